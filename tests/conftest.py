@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -59,6 +60,23 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector away from what stays: a million objects of torch and of the tests themselves."""
     gc.freeze()
     gc.enable()
+
+
+SHUFFLE = os.environ.get("SACCADE_TEST_SHUFFLE", "")
+
+
+def pytest_report_header() -> list[str]:
+    return [f"shuffled: SACCADE_TEST_SHUFFLE={SHUFFLE} gives this order again"] if SHUFFLE else []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle the files, and the tests of each, if a seed is given: no test may need that another ran before it."""
+    if SHUFFLE:
+        chance, files = random.Random(SHUFFLE), dict[Path, list[pytest.Item]]()
+        for item in items:
+            files.setdefault(item.path, []).append(item)
+        groups = [chance.sample(tests, len(tests)) for tests in files.values()]
+        items[:] = [item for tests in chance.sample(groups, len(groups)) for item in tests]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

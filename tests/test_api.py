@@ -132,7 +132,7 @@ def test_every_option_of_the_command_is_documented_for_python() -> None:
     rows = [row.split("|")[1] for row in text.splitlines() if row.startswith("| `")]
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     flags = {field.name for group in (SearchFlags, SamplingFlags, EvidenceFlags) for field in fields(group)}
-    assert documented == flags - {"width"} | {"beam", "prefixes", "writes_unknown", "samples", "window"}
+    assert documented == flags - {"width"} | {"beam", "prefixes", "glossary", "writes_unknown", "samples", "window"}
 
 
 def test_the_tutorial_runs(tmp_path: Path) -> None:

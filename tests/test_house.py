@@ -193,6 +193,7 @@ OTHER_MEANINGS = {
     "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
     "bench/html/sanitizers.py": {"translate"},  # the same
     "bench/repeat/cases.py": {"classify", "tag", "caption", "glimpse"},  # configs, which name their task
+    "serving/static/main.js": {"answer"},  # what the page does when a model has answered
     "cli/bench/__init__.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
 }
 # A task's own module may be imported by benchmarks and experiments that are about it; all others ask `TASKS`.

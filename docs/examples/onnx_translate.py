@@ -1,13 +1,18 @@
-"""Translate with an exported model, in ONNX Runtime and numpy alone: greedy search or a beam, one sentence at a time.
+"""Write with an exported model, in ONNX Runtime and numpy alone: greedy search or a beam, one output at a time.
 
 saccade export runs/demo onnx demo-onnx
 python docs/examples/onnx_translate.py demo-onnx --beam 4 < sentences.txt
+
+A model that writes captions reads the names of .npy files: bytes [channels, rows, columns], or features
+[places, channels].
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,14 +33,23 @@ class Model:
             onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), providers=["CPUExecutionProvider"])
             for name in ("encoder", "decoder")
         )
-        self.source, self.target = (Tokenizer(folder, side, self.config) for side in ("source", "target"))
+        self.source = Tokenizer(folder, "source", self.config) if "source" in self.config else None
+        self.target = Tokenizer(folder, "target", self.config)
 
-    def start(self, ids: list[int]) -> tuple[Arrays, Arrays]:
+    def read(self, line: str) -> Arrays | None:
+        """Read a sentence, or the numbers in a file; None: there is nothing."""
+        line = " ".join(line.split())
+        if self.source is None:
+            return {"source": np.load(line)[None]} if line else None
+        if not (ids := self.source.encode(line)):
+            return None
+        return {"source": np.array([[*ids, self.config["end"]]]), "source_length": np.array([len(ids) + 1])}
+
+    def start(self, given: Arrays) -> tuple[Arrays, Arrays]:
         """Read a source: what stays the same for all steps, and the past of the first one.
 
         An RNN's past is its first state, which the encoder returns; a Transformer's are caches without steps.
         """
-        given = {"source": np.array([[*ids, self.config["end"]]]), "source_length": np.array([len(ids) + 1])}
         names = [output.name for output in self.encoder.get_outputs()]
         found = {**given, **dict(zip(names, self.encoder.run(names, given), strict=True))}
         fixed, past = dict[str, Any](), dict[str, Any]()
@@ -62,35 +76,45 @@ class Model:
 
 
 class Tokenizer:
-    """SentencePiece, or a list of words or characters."""
+    """SentencePiece, or a list of words or characters; an id is a place in the list of all names."""
 
     def __init__(self, folder: Path, side: str, config: dict[str, Any]) -> None:
         self.names, self.unknown = config[side], config["unknown"]
-        path = folder / f"tokenizer.{side}.model"
-        self.pieces: Any = None
-        if path.exists():
+        self.ids = {name: number for number, name in enumerate(self.names) if number > self.unknown}
+        path = folder / f"tokenizer.{side}.json"
+        stored = json.loads(path.read_text("utf-8")) if path.exists() else {"kind": "sentencepiece"}
+        self.glue = {"words": " ", "characters": ""}.get(stored["kind"])
+        self.is_listed, self.begins_empty = stored["kind"] == "listed", stored.get("begins_empty", False)
+        self.first = [self.ids[name] for name in stored.get("first", [])]  # they stand before each text
+        if self.glue is None:
             import sentencepiece
 
-            self.pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        else:
-            kind = json.loads((folder / f"tokenizer.{side}.json").read_text("utf-8"))["kind"]
-            self.glue = " " if kind == "words" else ""
-            self.ids = {name: number for number, name in enumerate(self.names) if number > self.unknown}
+            model: Any = {"model_file": str(path.with_suffix(".model"))}
+            if self.is_listed:
+                model = {"model_proto": base64.b64decode(stored["model"])}
+            self.pieces = sentencepiece.SentencePieceProcessor(**model)
 
     def encode(self, text: str) -> list[int]:
-        if self.pieces is not None:
-            return list(self.pieces.encode(text))
-        return [self.ids.get(part, self.unknown) for part in (text.split() if self.glue else text)]
+        found = []
+        if self.is_listed and (language := re.match(r">>\S+<<", text)) and language[0] in self.ids:
+            found, text = [self.ids[language[0]]], text[language.end() :]
+        parts = self.pieces.encode(text, out_type=str) if self.glue is None else text.split() if self.glue else text
+        found += [self.ids.get(part, self.unknown) for part in parts]
+        return [*self.first, *found] if found or self.begins_empty else []
 
     def decode(self, ids: list[int]) -> str:
-        if self.pieces is not None:
-            return " ".join(self.pieces.decode(ids).split())
-        return str(self.glue.join(self.names[number] for number in ids))
+        if self.glue is not None:
+            return self.glue.join(self.names[number] for number in ids)
+        names = {number: self.names[number] for number in ids if number > self.unknown and number not in self.first}
+        if not self.is_listed:
+            names[self.unknown] = self.pieces.id_to_piece(self.pieces.unk_id())
+        written = self.pieces.decode_pieces([names[number] for number in ids if number in names])
+        return " ".join(str(written).replace("▁", " ").split())
 
 
-def search(model: Model, source: list[int], beam: int, limit: int) -> list[int]:
+def search(model: Model, given: Arrays, beam: int, limit: int) -> list[int]:
     """Return the ids with the largest log p that a beam finds; a beam of one is greedy search."""
-    fixed, past = model.start(source)
+    fixed, past = model.start(given)
     hypotheses, scores, end = [[model.config["start"]]], np.zeros(1), model.config["end"]
     finished: list[tuple[float, list[int]]] = []
     for _ in range(limit):
@@ -113,16 +137,16 @@ def search(model: Model, source: list[int], beam: int, limit: int) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Translate lines of the standard input.")
+    parser = argparse.ArgumentParser(description="Write for each line of the standard input.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--limit", type=int, help="The most ids of an output, </s> included.")
     given = parser.parse_args()
     model = Model(given.folder)
     for line in sys.stdin:
-        source = model.source.encode(" ".join(line.split()))
-        limit = given.limit or 2 * len(source) + 12
-        print(model.target.decode(search(model, source, given.beam, limit) if source else []))
+        read = model.read(line)
+        limit = given.limit or (40 if read is None or model.source is None else 2 * read["source"].shape[1] + 10)
+        print("" if read is None else model.target.decode(search(model, read, given.beam, limit)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -19,6 +20,7 @@ from saccade.inspection.insight import Head, Insight
 from saccade.inspection.trust import panel as trust_panel
 from saccade.inspection.trust.verdict import Panel
 from saccade.inspection.views.view import ViewChoice
+from saccade.runs import adapt
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs.events import Callback
@@ -55,13 +57,16 @@ def train(
     """Train a model, or go on with the run in the folder, as `saccade train` does.
 
     `config` is the path of a YAML file, the name of a recipe, a mapping of sections, or a config object; `overrides`
-    changes fields, {"training.max_steps": 100}. Without a folder, a file or recipe trains in runs/<its name>. Each of
-    the `callbacks` is called with a `TrainingEvent` after every step and validation. `quiet` shows no progress.
+    changes fields, {"training.max_steps": 100}, and {"from": run} begins with another run. Without a folder, a file or
+    recipe trains in runs/<its name>. Each of the `callbacks` is called with a `TrainingEvent` after every step and
+    validation. `quiet` shows no progress.
     """
-    checked, name = _read_config(config, {**(overrides or {}), **({} if device is None else {"device": device})})
-    if folder is None and name is None:
+    path = None if isinstance(config, RunSection | Mapping) else find_config(Path(config))
+    place = Path("runs") / path.stem if folder is None and path is not None else Path(folder or "")
+    changes = {**(overrides or {}), **({} if device is None else {"device": device})}
+    checked = _read_config(config if path is None else path, changes, partial(adapt.fill_in, run=place))
+    if folder is None and path is None:
         raise UserError("folder: none given; a config that is not a file needs one")
-    place = Path(folder) if folder is not None else Path("runs") / str(name)
     point_to_data(checked)
     progress = runs.train(checked, place, Console(quiet=quiet), threads=threads, callbacks=callbacks)
     return TrainedRun(place, progress.step, progress.best_score, progress.best_step)
@@ -179,10 +184,11 @@ def list_test_files(folder: Path) -> list[Path]:
     return found
 
 
-def _read_config(config: AnyPath | Mapping[str, Any] | RunSection, overrides: dict[str, Any]) -> tuple[Any, str | None]:
-    """Return the checked config, and its name if it is a file."""
+def _read_config(
+    config: AnyPath | Mapping[str, Any] | RunSection, overrides: dict[str, Any], fill_in: config_file.FillIn
+) -> Any:
+    """Return the checked config, with what it leaves to the run it begins with."""
     if isinstance(config, RunSection | Mapping):
         content = config.model_dump() if isinstance(config, RunSection) else dict(config)
-        return config_file.check_config(config_file.override_fields(content, overrides), "config"), None
-    path = find_config(Path(config))
-    return config_file.load_config(path, overrides), path.stem
+        return config_file.check_config(fill_in(config_file.override_fields(content, overrides)), "config")
+    return config_file.load_config(Path(config), overrides, fill_in)

@@ -1,4 +1,4 @@
-"""Mutated configs and data files: refused in one line or trained, and nothing half-written."""
+"""Mutated configs and data files: refused in one line, or trained and read; nothing half-written, no run changed."""
 
 from __future__ import annotations
 
@@ -81,3 +81,22 @@ def test_a_hang_and_what_is_left_behind_are_seen(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(fuzzing, "main", leave)
     assert "a refused run left ['config.yaml']" in str(fuzzing.fuzz_configs(1).bad[0].problem)
+
+
+@pytest.mark.parametrize("name", ["aligned", "topics"])
+def test_a_run_is_used_after_a_change(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutations, "change_file", lambda *_: "nothing")
+    found = fuzzing._use(tmp_path, samples.SAMPLES[name](tmp_path), random.Random(1))
+    assert found == ("look, nothing", 0, None)
+
+
+def test_a_command_that_writes_into_a_run_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write() -> None:
+        run = tmp_path / fuzzing.RUN
+        run.mkdir(parents=True, exist_ok=True)
+        for name in ("model.safetensors", "config.yaml", "report.html"):
+            (run / name).write_text(sys.argv[1])
+
+    monkeypatch.setattr(fuzzing, "main", write)
+    found = fuzzing._use(tmp_path, samples.SAMPLES["tags"](tmp_path), random.Random(1))
+    assert found[2] == "it wrote into the run"

@@ -40,7 +40,7 @@ def complete(words: str, number: int) -> list[str]:
 def test_shells_complete_commands_and_options() -> None:
     assert complete("saccade ev", 1) == ["evaluate"]
     assert complete("saccade train --verify", 2) == ["--verify-resume"]
-    assert complete("saccade bench gl", 2) == ["glimpse"]
+    assert complete("saccade bench gli", 2) == ["glimpse"]
 
 
 def test_completion_is_installed_for_the_shell_that_runs_it(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     assert len(schema["anyOf"]) == len(TASKS)
     for task in TASKS.values():
         name = task.config.__name__
-        assert set(sections[name]["properties"]) == set(task.config.model_fields)
+        fields = task.config.model_fields
+        assert set(sections[name]["properties"]) == {field.alias or name for name, field in fields.items()}
     for section in ("TranslateData", "TokenizerSection", "GlimpseData"):
         for name, field in sections[section]["properties"].items():
             assert field.get("description") or "$ref" in field, f"{section}.{name}"
@@ -139,7 +140,7 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
     [
         ("training.max_steps", r"an override is section.field=value"),
         ("seed.x=3", r"seed is not a section"),
-        ("seed=[", r"'\[' is not a YAML value"),
+        ("seed=[", r"'\[' is not a YAML value; if it is text: 'seed=\"\[\"'$"),
     ],
 )
 def test_wrong_overrides_are_named(override: str, message: str, tmp_path: Path) -> None:

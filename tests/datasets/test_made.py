@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -12,16 +15,17 @@ from numpy.typing import NDArray
 from saccade.data.labels.labelled import LabelColumns, Text, read_labelled
 from saccade.data.pictures.images import read_images
 from saccade.data.sound.mel import read_sound
+from saccade.data.stories import Story, StoryColumns, read_stories
 from saccade.data.tags.columns import read_columns
 from saccade.data.text.corpus import Corpus
-from saccade.datasets.made import bookings, dialling, digits, reviews
+from saccade.datasets.made import bookings, dialling, digits, gifts, reviews, stories
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling])
+@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories])
 def test_the_same_data_are_made_each_time(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (make,) = (getattr(module, name) for name in dir(module) if name.startswith("make_"))
     monkeypatch.setattr(module, "SIZES", dict.fromkeys(("train", "valid", "test"), 20))
@@ -105,3 +109,59 @@ def test_numbers_are_dialled_on_one_telephone(tmp_path: Path, monkeypatch: pytes
         assert len(names) == len(pair.target.split())
         _, rate = read_sound(tmp_path / names[0])
         assert rate == dialling.RATE
+
+
+def retell(story: Story) -> str:
+    """Answer a question by following everybody and everything through the story."""
+    place: dict[str, str] = {}
+    holder: dict[str, str] = {}
+    visited: dict[str, list[str]] = defaultdict(list)
+    for words in (sentence.rstrip(".").split() for sentence in story.sentences):
+        person, last = words[0], words[-1]
+        if last in stories.PLACES:
+            place[person] = last
+            for thing in (thing for thing, owner in holder.items() if owner == person):
+                visited[thing].append(last)
+        elif " ".join(words[1:-2]) in stories.TAKES:
+            holder[last] = person
+            visited[last] += [place[person]] * (not visited[last])
+        else:
+            del holder[last]
+    asked = story.question.rstrip("?").split()
+    if "before" in asked:
+        places = visited[asked[3]]
+        return places[places.index(asked[-1]) - 1]
+    return place[asked[-1]] if asked[-1] in place else visited[asked[-1]][-1]
+
+
+def test_answers_of_stories_follow_from_their_facts_and_not_from_one_word(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    for kind, most in {"one fact": 1, "two facts": 2, "three facts": 4}.items():
+        drawn = [one for one in (stories.draw_story(dice, kind) for _ in range(150)) if one is not None]
+        (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in drawn), "utf-8")
+        found = list(read_stories([tmp_path / "a.jsonl"], StoryColumns()))
+        assert [retell(one) for one in found] == [one.answer for one in found]
+        assert all(1 <= len(one.facts) <= most for one in found)
+        told = [" ".join(one.sentences[fact] for fact in one.facts) for one in found]
+        assert all(one.answer in text for one, text in zip(found, told, strict=True))
+        assert max(Counter(one.answer for one in found).values()) < len(found) / 3
+
+
+def test_a_story_of_gifts_is_as_likely_as_it_says_and_ends_as_it_must() -> None:
+    """Its chances are counted by hand for stories of two gifts."""
+    dice = random.Random(3)
+    drawn = [gifts.draw_story(dice) for _ in range(2000)]
+    for story in drawn[:50]:
+        owners = dict[str, str]()
+        for sentence in story.text.split(" . "):
+            words = sentence.removesuffix(" .").split()
+            if words[0] == "now":
+                assert owners[words[-1]] == words[1], story.text
+            else:
+                owners[words[-1]] = words[2] if words[1] == "gives" else words[0]
+    assert {one.text.count("gives") for one in drawn} == {2, 3, 4}
+    two = [one for one in drawn if one.text.count("gives") == 2]
+    # two gifts: after the first one, one of two people gives; who has both things chooses between them
+    free = math.log(8 * 7 * 6 * 8 * 7 * 6 * 6**3 * 3)
+    wanted = {round(free + math.log(3 * 1 * 2 * 2 * own * 2), 9) for own in (1, 2)}
+    assert {round(one.nats, 9) for one in two} == wanted

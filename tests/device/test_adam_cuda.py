@@ -71,7 +71,7 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
     for capture in (True, False):
         torch.manual_seed(4)
         network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()
-        settled = batches.settle(config, network, [store], Console(quiet=True))
+        settled = batches.settle(config, network, [store], [], Console(quiet=True))
         plan = batches.plan(settled, [store], [])
         options = replace(
             devices.training_options(config, network), capture=capture, learning_rate=0.01, warmup_steps=2

@@ -10,6 +10,7 @@ import pytest
 from minisbd import SBDetect
 
 from exports import phrases, pieces, portable, transformer
+from saccade.attention.positions import Learned
 from saccade.data.text import sentences
 from saccade.errors import UserError
 from saccade.export import argos
@@ -56,6 +57,16 @@ def test_what_a_package_cannot_say_has_a_reason() -> None:
     assert argos.refuse(model()) is None
     assert "a run whose languages are not known" in str(argos.refuse(model()._replace(languages=None)))
     assert "tokenizer.shared: false" in str(argos.refuse(model()._replace(target=pieces("bpe"))))
+
+
+def test_positions_that_end_are_refused() -> None:
+    """Argos would fail in the middle of a text."""
+    both = (pieces(), pieces())
+    network = transformer(positions="learned", vocabularies=both)
+    made = portable(network, *both, languages=LANGUAGES)
+    assert "model.positions: learned, up to 64" in str(argos.refuse(made))
+    network.positions = Learned(24, max_length=1024)
+    assert argos.refuse(made) is None
 
 
 def test_words_are_refused() -> None:

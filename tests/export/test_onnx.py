@@ -10,16 +10,14 @@ from typing import Any, cast
 import pytest
 import torch
 
-from exports import SOURCE, TARGET, phrases, pieces, portable, random_pairs, transformer
-from saccade.attention import SCORES
+from exports import SOURCE, TARGET, listed, phrases, pieces, portable, random_pairs, recurrent, transformer
+from saccade.attention import NORMALIZERS, SCORES
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import Stepper
 from saccade.export.onnx.write import refuse, write
 from saccade.export.proof import Proof, search_ours
 from saccade.export.write import export
 from saccade.inspection.insight import Head
-from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.tasks.base import Portable
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "onnx_translate.py"
@@ -38,10 +36,13 @@ def prove(model: Portable, folder: Path) -> Proof:
         ("learned", "post", "gelu", {"tied": "none"}),
         ("rotary", "pre", "swiglu", {"window": 3}),
         ("relative", "post", "silu", {"window": 2}),
-        ("sinusoidal", "post", "gelu", {"score": "additive"}),
-        ("rotary", "pre", "relu", {"score": "cosine"}),
-        ("relative", "pre", "relu", {"score": "general"}),
-        ("learned", "pre", "relu", {"score": "concat"}),
+        *(
+            ("rotary" if number % 2 else "sinusoidal", "pre", "relu", {"score": score})
+            for number, score in enumerate(SCORES)
+        ),
+        ("rotary", "pre", "gelu", {"score": "additive"}),
+        *(("relative", "post", "gelu", {"normalizer": normalizer}) for normalizer in NORMALIZERS),
+        ("sinusoidal", "pre", "relu", {"normalizer": "entmax15", "score": "additive", "window": 1}),
     ],
 )
 def test_every_transformer_answers_the_same(
@@ -56,12 +57,13 @@ def test_every_transformer_answers_the_same(
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("kind", ["words", "pieces", "bahdanau", "luong", "none"])
+@pytest.mark.parametrize("kind", ["words", "pieces", "listed", "bahdanau", "luong", "none"])
 def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, kind: str) -> None:
-    words = kind != "pieces"
-    both: tuple[Tokenizer, Tokenizer] = (SOURCE, TARGET) if words else (pieces(), pieces())
+    words = kind not in ("pieces", "listed")
+    one: Tokenizer = listed() if kind == "listed" else pieces()
+    both: tuple[Tokenizer, Tokenizer] = (SOURCE, TARGET) if words else (one, one)
     texts = [pair.source for pair in (random_pairs(5) if words else phrases(4)).pairs]
-    rnn = None if kind in ("words", "pieces") else recurrent(kind, cell="lstm", options={"scope": "local_m"})
+    rnn = None if kind in ("words", "pieces", "listed") else recurrent(kind, cell="lstm", options={"scope": "local_m"})
     model = portable(rnn or transformer(positions="rotary", vocabularies=both), *both)
     write(model, tmp_path, "float32")
     command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path), "--beam", str(beam), "--limit", "9"]
@@ -71,38 +73,16 @@ def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, ki
 
 
 def test_a_wrong_weight_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from saccade.export.onnx import transformer as graphs
+    from saccade.export.onnx import scores
 
-    monkeypatch.setattr(graphs, "FAR", 0.0)  # forbidden keys are read
+    monkeypatch.setattr(scores, "FAR", 0.0)  # forbidden keys take weight from the others
     assert any("log-probabilities differ" in missed for missed in prove(portable(transformer()), tmp_path).missed)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "reason"),
-    [
-        ({"normalizer": "sparsemax"}, "model.normalizer: sparsemax"),
-        ({"score": "additive", "positions": "rotary"}, "model.score: additive"),
-        ({"score": "location"}, "model.score: location"),
-    ],
-)
-def test_what_it_cannot_say_has_a_reason(sizes: dict[str, Any], reason: str) -> None:
-    assert reason in str(refuse(portable(transformer(**sizes))))
-
-
-def recurrent(attention: str = "bahdanau", *, cell: str = "gru", layers: int = 1, **more: Any) -> Seq2Seq:
-    """Build an RNN whose parameters are all random."""
-    options = AttentionOptions(**more.pop("options", {}))
-    network = Seq2Seq(
-        source=SOURCE.size,
-        target_vocabulary=TARGET.size,
-        sizes=RecurrentSizes(14, 10, layers, cell),
-        attention=attention,
-        attention_options=options,
-        **more,
-    )
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-    return network.eval()
+def test_sound_is_refused_with_a_reason() -> None:
+    network = recurrent()
+    network.source = torch.nn.Linear(3, 10)
+    assert "input: sound" in str(refuse(portable(network)))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +99,8 @@ def recurrent(attention: str = "bahdanau", *, cell: str = "gru", layers: int = 1
         ("bahdanau", {"cell": "gru", "options": {"scope": "local_m", "radius": 2}}),
         ("luong", {"options": {"score": "general", "scope": "local_p", "radius": 2}}),
         ("none", {"direction": "backward", "layers": 2, "cell": "lstm"}),
+        ("bahdanau", {"options": {"normalizer": "entmax15", "scope": "local_m", "radius": 2}}),
+        ("luong", {"feeds_input": False, "options": {"normalizer": "sparsemax", "scope": "local_p", "radius": 2}}),
     ],
 )
 def test_every_rnn_answers_the_same(tmp_path: Path, attention: str, more: dict[str, Any]) -> None:
@@ -127,10 +109,6 @@ def test_every_rnn_answers_the_same(tmp_path: Path, attention: str, more: dict[s
     assert proof.found["log_probability"]["largest_difference"] < 1e-5
     assert ("attention" in proof.found) == (attention != "none")
     assert all(outputs["same"] + outputs["cut"] == 9 for outputs in proof.found["outputs"].values())
-
-
-def test_an_rnn_with_sparse_weights_is_refused() -> None:
-    assert "model.normalizer: sparsemax" in str(refuse(portable(recurrent(options={"normalizer": "sparsemax"}))))
 
 
 def test_a_zero_vector_has_no_direction(tmp_path: Path) -> None:

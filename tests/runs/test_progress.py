@@ -12,16 +12,23 @@ import pytest
 import torch
 from rich.console import Console
 
+from saccade.cli import terminal
 from saccade.runs.progress import TrainingBar
+from saccade.tasks.console import show_progress
+from saccade.training import rate
 from saccade.training.checkpoints import Progress
+
+
+def bar_of(folder: Path, text: io.StringIO) -> TrainingBar:
+    options = SimpleNamespace(max_steps=100, device=torch.device("cpu"))
+    trainer: Any = SimpleNamespace(options=options, progress=Progress(), folder=folder)
+    return TrainingBar(Console(file=text, width=200), trainer, unit="tokens", tensorboard=False)
 
 
 def reported(folder: Path, validations: list[dict[str, float]]) -> list[str]:
     """Return the lines that a run says at these validations."""
-    options = SimpleNamespace(max_steps=100, device=torch.device("cpu"))
-    trainer: Any = SimpleNamespace(options=options, progress=Progress(), folder=folder)
     text = io.StringIO()
-    bar = TrainingBar(Console(file=text, width=200), trainer, unit="tokens", tensorboard=False)
+    bar = bar_of(folder, text)
     for step, measured in enumerate(validations, 1):
         bar.report(Progress(step=step), {**measured, "valid_loss": 1.0})
     return text.getvalue().splitlines()
@@ -61,3 +68,29 @@ def test_outputs_that_were_cut_are_counted_below_the_scores_and_in_the_log(tmp_p
     ]
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text("utf-8").splitlines()]
     assert [row.get("cut_max_length_factor") for row in rows] == [194, None]
+
+
+@pytest.mark.parametrize(("every", "count"), [(0.0, 2), (60.0, 0)])
+def test_where_there_is_no_terminal_lines_tell_how_far_it_is(
+    every: float, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rate, "TELL_EVERY", every)
+    monkeypatch.setattr(terminal, "TELL_EVERY", every)
+    text = io.StringIO()
+    bar = bar_of(tmp_path, text)
+    for step in (5, 6):
+        bar.report(Progress(step=step), {"loss": 2.0, "items_per_second": 1234.0})
+    lines = text.getvalue().splitlines()
+    assert [line.rpartition(", ")[0] for line in lines] == [
+        "step 5 of 100: loss 2.000 ppl 7.4, 1,234 tokens a second",
+        "step 6 of 100: loss 2.000 ppl 7.4, 1,234 tokens a second",
+    ][:count]
+
+    text = io.StringIO()
+    assert list(show_progress(Console(file=text), range(2500), "preparing data.train")) == list(range(2500))
+    told = ["preparing data.train: 1,000 so far", "preparing data.train: 2,000 so far"]
+    assert text.getvalue().splitlines() == told[:count]
+
+    assert list(terminal.count_outputs(iter("ab"), 2, hidden=False)) == ["a", "b"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(", ")[0] for line in lines] == ["1 of 2 lines", "2 of 2 lines"][:count]

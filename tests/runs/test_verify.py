@@ -27,7 +27,7 @@ training: {{tokens_per_batch: 200}}
 
 @pytest.mark.usefixtures("quick_start")
 def test_a_killed_run_is_verified(tmp_path: Path) -> None:
-    arguments = ["training.tokens_per_batch=auto", "training.ema=0.9"]
+    arguments = ["training.tokens_per_batch=largest", "training.ema=0.9"]
     verdict = verify.verify(config(tmp_path), arguments, kills=2, steps=40, console=Console(quiet=True))
     assert verdict.is_same
     assert (verdict.num_steps, verdict.num_kills) == (40, 2)

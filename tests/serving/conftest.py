@@ -41,6 +41,7 @@ def translating(folder: Path) -> list[ServedRun]:
 def judging(folder: Path) -> list[ServedRun]:
     """A run of every other task."""
     contents = {"labels": labels(folder), "tags": tags(folder), "glimpses": glimpses(folder), "shapes": SHAPES}
+    contents["texts"] = texts(folder)
     for name, content in contents.items():
         untrained(content, folder / name)
     return load_runs([folder / name for name in contents])
@@ -92,6 +93,13 @@ def tags(folder: Path) -> dict[str, Any]:
     data = {"train": f"{folder}/rows.txt", "valid": f"{folder}/rows.txt"}
     model = {"width": 4, "word_width": 3, "character_width": 4}
     return {"task": "tag", "data": data, "model": model, "training": TRAINING}
+
+
+def texts(folder: Path) -> dict[str, Any]:
+    (folder / "texts.txt").write_text("a b c\nb c a\n" * 4, encoding="utf-8")
+    data = {"train": f"{folder}/texts.txt", "context": 64}
+    model = {"width": 8, "num_heads": 2, "hidden_width": 8, "num_layers": 2, "positions": "rotary"}
+    return {"task": "write", "data": data, "tokenizer": {"kind": "words"}, "model": model, "training": TRAINING}
 
 
 def glimpses(folder: Path) -> dict[str, Any]:

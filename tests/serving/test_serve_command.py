@@ -107,7 +107,7 @@ def test_it_ends_in_the_stated_time_whatever_it_computes(run: Path, tmp_path: Pa
     with start_server(str(run), *limits, log=tmp_path / "log") as where:
 
         async def ask() -> None:
-            connection = await Connection.open(where)
+            connection = await Connection.open(where.host, where.port)
             answers.append((await connection.post("/translate", body)).status)
             connection.close()
 
@@ -133,7 +133,7 @@ def keys(folder: Path) -> Path:
 async def asked(where: RunningServer) -> list[int]:
     async def one() -> int:
         body = {"q": SECRET, "source": "en", "target": "fr", "api_key": "correct horse"}
-        connection = await Connection.open(where)
+        connection = await Connection.open(where.host, where.port)
         status = (await connection.post("/translate", json.dumps(body).encode())).status
         connection.close()
         return status

@@ -43,6 +43,14 @@ def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_
         assert load_runs([run])[0].pair == LanguagePair("it", "es")
 
 
+def test_a_device_is_given_or_the_one_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match="device: 'cuda' given, but torch sees no CUDA device here"):
+        load_runs([run], device="cuda")
+    assert load_runs([run], device="cpu")[0].pair == LanguagePair("en", "fr")
+
+
 def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     before = config_file.load_config(run / "config.yaml")
@@ -83,7 +91,7 @@ def test_what_is_not_known_is_asked_for(tmp_path: Path, languages: list[str], me
 
 
 def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder: Path) -> None:
-    assert [run.pair for run in judging] == [None] * 4
+    assert [run.pair for run in judging] == [None] * 5
     with pytest.raises(UserError, match="is a run of the task classify, which does not translate"):
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 
@@ -96,9 +104,14 @@ def read_features(writer: Any) -> Any:
     return replace(writer, reader=replace(writer.reader, side=None))
 
 
+def read_columns(tagger: Any) -> Any:
+    return replace(tagger, lexicon=replace(tagger.lexicon, features=(tagger.lexicon.shapes,)))
+
+
 @pytest.mark.parametrize(
     ("task", "change", "message"),
     [
+        ("tag", read_columns, "/[a-z]+: it reads words with 1 further column; a server reads pictures and texts"),
         ("translate", read_sounds, "it reads sound; a server reads pictures and texts"),
         ("caption", read_features, "it reads feature maps; a server reads pictures"),
     ],
@@ -113,7 +126,7 @@ def test_what_reads_files_is_not_served(
     message: str,
 ) -> None:
     run = next(run for run in [*judging, *translating] if run.task == task)
-    monkeypatch.setattr(models, "load_run", lambda _, engine: change(run.predictor))
+    monkeypatch.setattr(models, "load_run", lambda _, **options: change(run.predictor))
     with pytest.raises(UserError, match=message):
         load_runs([folder / run.name])
 

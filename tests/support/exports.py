@@ -1,4 +1,4 @@
-"""Small models that are exported, untrained, and pairs to compare them on."""
+"""Small models that are exported, untrained, and what to compare them on."""
 
 from __future__ import annotations
 
@@ -8,16 +8,37 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text
+from saccade.data.pictures.captions import CaptionReader, CaptionSource
+from saccade.data.tags.columns import TaggedSentence
+from saccade.data.tags.lexicon import Lexicon
 from saccade.data.text.corpus import Pair
-from saccade.data.text.tokenizer import SPECIAL, SentencePiece, Tokenizer, Vocabulary
+from saccade.data.text.tokenizer import SPECIAL, ListedPieces, SentencePiece, Tokenizer, Vocabulary
 from saccade.decoding import BeamOptions
+from saccade.layers.crf import LinearChain
+from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
+from saccade.models.captioner import Captioner
+from saccade.models.classifier import TextClassifier
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import AttentionOptions
+from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
+from saccade.models.text_encoder import BagEncoder, RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes, Transformer
 from saccade.tasks.base import Portable, ScoredSet
+from saccade.tasks.caption.predictor import CaptionWriter
+from saccade.tasks.classify.predictor import Classifier
+from saccade.tasks.tag.predictor import Tagger
 
 SOURCE, TARGET = Vocabulary([*SPECIAL, *"abcdefghijk"], "words"), Vocabulary([*SPECIAL, *"klmnopq"], "words")
 PHRASE = "der alte Hund und die kleine Katze schlafen im Haus , aber der Baum steht allein ."
+LETTERS = "abcdefghijk"
+WORDS = Vocabulary([*SPECIAL, *LETTERS], "words")
+LABELS = ["fine", "poor", "dull"]
+EMBEDDED = 10
+CAPTIONS = Vocabulary([*SPECIAL, *"abcdefg"], "words")
 SIZES = {"width": 24, "num_heads": 3, "hidden_width": 20}
 
 
@@ -42,6 +63,21 @@ def transformer(
     return network.eval()
 
 
+def recurrent(attention: str = "bahdanau", *, cell: str = "gru", layers: int = 1, **more: Any) -> Seq2Seq:
+    """Build an RNN whose parameters are all random."""
+    options = AttentionOptions(**more.pop("options", {}))
+    network = Seq2Seq(
+        source=SOURCE.size,
+        target_vocabulary=TARGET.size,
+        sizes=RecurrentSizes(14, 10, layers, cell),
+        attention=attention,
+        attention_options=options,
+        **more,
+    )
+    shaken: Seq2Seq = shake(network)
+    return shaken
+
+
 @cache
 def pieces(kind: str = "unigram") -> SentencePiece:
     """Train a tokenizer on a few words."""
@@ -52,6 +88,13 @@ def pieces(kind: str = "unigram") -> SentencePiece:
         {"unigram": 290, "bpe": 294}[kind],
         seed=1,
     )
+
+
+def listed() -> ListedPieces:
+    """Make pieces in another order, as imported models have them, with a token that begins every text."""
+    own = pieces()
+    symbols = own.pieces(range(own.size))
+    return ListedPieces(own.model, [*SPECIAL, ">>fr<<", *reversed(symbols[len(SPECIAL) :])], first=[">>fr<<"])
 
 
 def phrases(count: int, *, shout: bool = False) -> ScoredSet:
@@ -84,3 +127,105 @@ def random_pairs(
         for one in vocabularies
     ]
     return ScoredSet("random", [Pair(*both) for both in zip(*sides, strict=True)])
+
+
+def shake(network: nn.Module) -> Any:
+    """Make all parameters random, zeros too."""
+    for parameter in network.parameters():
+        if parameter.requires_grad:
+            nn.init.normal_(parameter, std=0.4)
+    return network.eval()
+
+
+def encoder(kind: str, input_width: int = EMBEDDED, **more: Any) -> TextEncoder:
+    if kind == "bag":
+        return BagEncoder(input_width)
+    if kind == "transformer":
+        named = more.pop("named", "encoder")
+        sizes = BlockSizes(**{**SIZES, **more})
+        return TransformerTextEncoder(input_width, sizes, num_layers=2, max_length=64, kind=named)
+    return RecurrentTextEncoder(input_width, 14, cell=kind, **more)
+
+
+def texts(count: int = 37) -> list[Text]:
+    """Draw texts of many lengths, in dialogues; one is blank, one has unknown words."""
+    draw = random.Random(2)
+    drawn = [" ".join(draw.choices(LETTERS, k=draw.randint(1, 13))) for _ in range(count)]
+    return [
+        Text(text, draw.choice(LABELS), str(row // 5), draw.choice(["", "A", "B"]))
+        for row, text in enumerate(["", "z z a", *drawn])
+    ]
+
+
+def classifier(read: TextEncoder, pooling: Any, before: Any = None, **more: Any) -> Classifier:
+    network = TextClassifier(
+        vocabulary=WORDS.size,
+        embedding_width=EMBEDDED,
+        num_labels=len(LABELS),
+        encoder=read,
+        pooling=pooling,
+        context=before,
+    )
+    columns = LabelColumns(separator=more.pop("separator", None))
+    return Classifier(shake(network), WORDS, LABELS, Spelling(), columns, **more)
+
+
+def sentences(count: int = 29, features: int = 0) -> list[TaggedSentence]:
+    """Draw sentences with words that come again, in documents."""
+    draw = random.Random(3)
+    words = ["Anna", "bee", "c4", "DD", "e-f", "Gg", "anna", "x" * 50, "ü"]
+    made = []
+    for row in range(count):
+        chosen = draw.choices(words, k=draw.randint(1, 11))
+        tags = [draw.choice(["B-A", "O", "B-C"]) for _ in chosen]
+        columns = tuple(tuple(draw.choices("NVP", k=len(chosen))) for _ in range(features))
+        made.append(TaggedSentence(tuple(chosen), tuple(tags), row // 4, row, columns))
+    return made
+
+
+def tagger(kind: str = "lstm", *, features: int = 0, documents: bool = False, **more: Any) -> Tagger:
+    lexicon = Lexicon.learn(sentences(features=features), ["O", "B-A", "I-A", "B-C", "I-C"], spelling="bio")
+    widths = FeatureSizes(6, more.pop("character", 8), more.pop("shape", 5), 4 * features)
+    read = WordFeatures(
+        widths,
+        num_words=lexicon.words.size,
+        num_characters=lexicon.characters.size,
+        num_shapes=lexicon.shapes.size,
+        num_features=[one.size for one in lexicon.features],
+        reader=more.pop("reader", "cnn"),
+    )
+    chain = LinearChain(5, allowed=more.pop("allowed", None), is_learned=more.pop("is_learned", True))
+    first, second = encoder(kind, read.width, **more), None
+    if documents:
+        second = encoder(kind, 2 * first.width, **more, **({"named": None} if kind == "transformer" else {}))
+    network = TagNetwork(
+        features=read,
+        encoder=first,
+        chain=chain,
+        places=OtherPlaces(first.width, num_heads=2) if documents else None,
+        second=second,
+    )
+    return Tagger(shake(network), lexicon)
+
+
+def captioner(*, is_picture: bool = True, **more: Any) -> CaptionWriter:
+    sizes = RecurrentSizes(12, 10, more.pop("layers", 1), more.pop("cell", "lstm"))
+    read: Any = (
+        ImageEncoder(12, rows=8, columns=12) if is_picture else FeatureEncoder(12, rows=2, columns=3, channels=5)
+    )
+    options = AttentionOptions(more.pop("score", "additive"), more.pop("normalizer", "softmax"))
+    network = shake(Captioner(read, vocabulary=CAPTIONS.size, sizes=sizes, attention_options=options, **more))
+    if not is_picture:
+        network.encoder.mean_C.normal_()
+        network.encoder.deviation_C.uniform_(0.5, 2)
+    return CaptionWriter(network, CAPTIONS, BeamOptions(max_length=11), CaptionReader(side=8 if is_picture else None))
+
+
+def pictures(is_picture: bool) -> list[Any]:
+    draw = np.random.default_rng(4)
+    made: list[Any] = []
+    for row in range(17):
+        bytes_or_numbers = draw.integers(0, 256, (3, 8, 12), np.uint8) if is_picture else draw.normal(size=(6, 5))
+        source = bytes_or_numbers if is_picture else bytes_or_numbers.astype(np.float32)
+        made.append((CaptionSource(str(row), source), ["a b c", "d e"][: 1 + row % 2]))
+    return made

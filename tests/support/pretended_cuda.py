@@ -148,7 +148,7 @@ def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         network = task.model(config, (word_tokenizer(sizes.vocabulary),) * 2).train()
-        config = batches.settle(config, network, [store], Console(quiet=True))
+        config = batches.settle(config, network, [store], [], Console(quiet=True))
     plan = batches.plan(config, [store], [])
     loaded = plan.load(plan.epoch(0)[0])
     with mode:

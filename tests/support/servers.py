@@ -41,7 +41,7 @@ def predictor_of(run: ServedRun) -> Any:
 @contextmanager
 def serving(runs: Sequence[ServedRun], **settings: Any) -> Iterator[Serving]:
     """A server of these runs."""
-    given = Settings(port=0, quiet=True, **settings)
+    given = Settings(**{"port": 0, "quiet": True, **settings})
     server, listening = prepare(runs, given), listen(given)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

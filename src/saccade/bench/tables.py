@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
 from saccade.bench import decoding
 from saccade.bench.attention import additive, scores
 from saccade.bench.attention.goals import Goal
-from saccade.bench.serving import load
+from saccade.bench.serving import load, resistance
 from saccade.bench.training import accelerator, toolkits
 
+ATTACK = (
+    "quiet p50, ms",
+    "p99, ms",
+    "attacked p50, ms",
+    "p99, ms",
+    "times",
+    "answers",
+    "refused",
+    "errors",
+    "lost",
+    "wrong",
+)
 ADDITIVE = (
     "shape",
     "pass",
@@ -187,6 +201,23 @@ def of_serving(report: load.LoadReport) -> Table:
     table.add_row("times as many", "", f"{report.gain:.1f}")
     for count, mebibytes in report.memory:
         table.add_row(f"memory after {count:,}", "", f"{mebibytes:,.0f} MiB")
+    return table
+
+
+def of_attacks(rows: Sequence[resistance.AttackRow]) -> Table:
+    """Build a table of attacks: what well-behaved clients see before each, and during it."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    table.add_column("attack", no_wrap=True)
+    for heading in ATTACK:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        times = (
+            f"{1000 * one.percentile(share):,.0f} ms" for one in (row.quiet, row.attacked) for share in (0.5, 0.99)
+        )
+        found = row.attacked.as_dict()
+        found["wrong"] += found["swapped"]
+        counts = (f"{found[key]:,}" for key in ("answers", "refused", "errors", "lost", "wrong"))
+        table.add_row(row.name, *times, f"{row.times:.1f}", *counts, style="bold" if row.is_bad else "")
     return table
 
 

@@ -17,6 +17,7 @@ from saccade.datasets.dataset import MadeData
 from saccade.datasets.table import DATASETS
 from saccade.errors import UserError
 from saccade.runs.recipes import list_recipes
+from saccade.training.rate import Pace
 
 
 def data(
@@ -77,8 +78,12 @@ def _bring(name: str, folder: Path, given: Path | None) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn())
     with terminal.quiet(), Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         tasks: dict[str, Any] = {}
+        pace = Pace()
 
         def watch(file: str, done: int, total: int | None) -> None:
+            if not console.is_terminal and pace.is_due():
+                of = "" if total is None else f" of {total / 1e6:,.1f}"
+                typer.echo(f"{file}: {done / 1e6:,.1f}{of} MB so far", err=True)
             task = tasks.setdefault(file, bar.add_task(file, total=total)) if file not in tasks else tasks[file]
             bar.update(task, completed=done)
 

@@ -17,14 +17,17 @@ from saccade.cli.flags import (
     Device,
     Engine,
     Ensemble,
+    GlossaryFile,
     LengthPenalty,
     MaxLength,
     MaxLengthExtra,
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Placeholders,
     Quantization,
     RunFolder,
+    Terms,
     Threads,
     group_flags,
     options_given,
@@ -49,6 +52,11 @@ class ScoringFlags:
     max_length_extra: MaxLengthExtra = None
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
+    placeholders: Placeholders = None
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Tell how far confidence is from the share of words that are right.")
+    ] = False
+    terms: Terms = None
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")
     ] = None
@@ -64,6 +72,7 @@ def evaluate(
         list[Path] | None,
         typer.Argument(help="The test set: one file, or a source and a target file. (default: the run's data.test)"),
     ] = None,
+    glossary: GlossaryFile = None,
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
@@ -81,6 +90,8 @@ def evaluate(
         heatmap.check_ending(plot)
     set_threads(threads)
     predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
+    if glossary is not None:
+        predictor = predictor.with_glossary(glossary)
     options = options_given(scoring)
     refuse_others(options, predictor.traits.evaluate_options)
     if not files and predictor.traits.needs_files:

@@ -26,10 +26,13 @@ def export(
         str, typer.Option(help="How numbers are stored: float32, or int8 (a quarter of the bytes).")
     ] = "float32",
     source: Annotated[
-        Path | None, typer.Option("--input", help="Sources to prove it with. (default: the run's test set)")
+        Path | None,
+        typer.Option("--input", help="Sources, or labelled examples, to prove it with. (default: the run's test set)"),
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their targets, if --input does not hold both.")] = None,
-    most: Annotated[int, typer.Option("--sentences", min=1, help="Prove it with the first pairs of the set.")] = 1000,
+    most: Annotated[
+        int, typer.Option("--sentences", min=1, help="Prove it with the first pairs or examples of the set.")
+    ] = 1000,
     threads: Threads = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
 ) -> None:
@@ -63,7 +66,7 @@ def export(
 
 def _scored_set(model: Path, predictor: Predictor, source: Path | None, target: Path | None) -> ScoredSet:
     if source is not None:
-        return ScoredSet(source.name, [pair for pair in predictor.read_pairs(source, target) if all(pair)])
+        return predictor.read_scored(source, target)
     config = config_file.load_config(model / "config.yaml")
     find = TASKS[config.task].scored_set
     assert find is not None  # of what is portable

@@ -44,6 +44,20 @@ Engine = Annotated[
 Quantization = Annotated[
     Literal["float32", "int8"], typer.Option(help="How CTranslate2 stores numbers; int8 is a quarter of the bytes.")
 ]
+Placeholders = Annotated[
+    Literal["keep", "ignore"] | None,
+    typer.Option(help="keep: {0}, %s, tags, addresses and URLs come out as they went in. (default: the run's)"),
+]
+GlossaryFile = Annotated[
+    Path | None, typer.Option(help="A file of terms: source, tab, target. Outputs have the targets as they are there.")
+]
+Terms = Annotated[
+    Literal["annotate", "constrain"] | None,
+    typer.Option(
+        help="How outputs get the terms: by notes in sources, for runs trained with data.terms; by a search that must "
+        "write them. (default: the first if it can, then the second)"
+    ),
+]
 FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,14 +18,17 @@ from saccade.cli.flags import (
     Device,
     Engine,
     Ensemble,
+    GlossaryFile,
     LengthPenalty,
     MaxLength,
     MaxLengthExtra,
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Placeholders,
     Quantization,
     RunFolder,
+    Terms,
     Threads,
     group_flags,
     options_given,
@@ -38,6 +41,7 @@ from saccade.export.engine import EngineChoice
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts
+from saccade.tasks.insisted import InsistedCounts
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class SearchFlags:
     max_length_extra: MaxLengthExtra = None
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
+    placeholders: Placeholders = None
+    terms: Terms = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,9 @@ class EvidenceFlags:
     """What to show beside an answer."""
 
     attention: Annotated[bool, typer.Option("--attention", help="Draw the attention below each output.")] = False
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Tell how sure it is of each word and output, as fitted in training.")
+    ] = False
     layer: Annotated[int | None, typer.Option(help="The decoder layer to show. (default: the last)")] = None
     head: Annotated[int | None, typer.Option(help="The head to show. (default: the mean of all)")] = None
     key_terms: Annotated[
@@ -113,14 +122,20 @@ class PictureFlags:
 @group_flags
 def predict(
     model: RunFolder,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to answer, instead of a file.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
     prefix: Annotated[Path | None, typer.Option(help="A file with the beginning of each output, line by line.")] = None,
+    glossary: GlossaryFile = None,
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with scores.")] = False,
+    as_written: Annotated[
+        bool | None,
+        typer.Option("--stream/--no-stream", help="Print a text while it is written. (default: in a terminal)"),
+    ] = None,
     *,
     search: SearchFlags,
     sampling: SamplingFlags,
@@ -136,26 +151,63 @@ def predict(
         options["prefixes"] = corpus.read_lines(prefix)
     set_threads(threads)
     predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
+    if glossary is not None:
+        predictor = predictor.with_glossary(glossary)
     allowed = predictor.traits.predict_options
     refuse_others(options, allowed)
     if pictures.pictures is not None:
         options |= predictor.traits.evidence
-    is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
-    if is_typed and "window" in allowed:
+    is_typed = source is None and not texts and sys.stdin.isatty()  # somebody waits for an answer to each line
+    is_whole = [name for name, given in {"--json": as_json, "--attention": evidence.attention}.items() if given]
+    streams = _choose_streaming(predictor, as_written, is_whole)
+    if is_typed and "window" in allowed and not streams:
         options["window"] = 1
-    cuts, console, in_folder = CutCounts(), Console(), source is not None and source.is_dir()
+    cuts, insisted = CutCounts(), InsistedCounts(predictor.traits.num_terms)
+    console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
-        found = cuts.watch(predictor.stream(predictor.read(source), **options))
+        inputs = _inputs(predictor, texts, source)
+        answers = _follow(predictor, inputs, options) if streams else predictor.stream(inputs, **options)
+        found = insisted.watch(cuts.watch(answers))
         watched: Iterator[Result] = terminal.count_outputs(
             found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
         )
         for number, best in enumerate(watched, 1):
             pictures.draw(best, number)
-            typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
+            if not streams:
+                typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if evidence.attention and not as_json:
                 best.show(console)
-    for line in cuts.describe():
+    for line in (*cuts.describe(), *insisted.describe()):
         typer.echo(f"saccade: {line}", err=True)
+
+
+def _inputs(predictor: Predictor, texts: list[str] | None, source: Path | None) -> Iterable[Any]:
+    """Return the texts of the command line, or the inputs of a file."""
+    if not texts:
+        return predictor.read(source)
+    if source is not None:
+        raise UserError("--input: given with texts; allowed: one of them")
+    if predictor.traits.reads != "text":
+        raise UserError(f"text: {texts[0][:40]!r} given, but this model reads a {predictor.traits.reads}; give --input")
+    return texts
+
+
+def _choose_streaming(predictor: Predictor, wanted: bool | None, is_whole: list[str]) -> bool:
+    """Tell whether texts are printed while they are written; that must be possible, if it is wanted."""
+    able = predictor.traits.streams
+    if wanted and not able:
+        raise UserError("--stream: given, but this model's task answers all at once")
+    if wanted and is_whole:
+        raise UserError(f"--stream: given with {is_whole[0]}, which needs whole answers")
+    return able and not is_whole and (sys.stdout.isatty() if wanted is None else wanted)
+
+
+def _follow(predictor: Predictor, inputs: Iterable[Any], options: dict[str, Any]) -> Iterator[Result]:
+    """Answer inputs one by one; print each with its answer, part by part."""
+    for given in inputs:
+        typer.echo(given, nl=False)
+        yield predictor.follow(given, lambda part: typer.echo(part, nl=False), **options)
+        typer.echo()
 
 
 def _line(result: Result, in_folder: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli.flags import Engine, Quantization, set_threads
+from saccade.cli.flags import Device, Engine, Quantization, set_threads
 from saccade.errors import UserError, describe_missing
 from saccade.serving.settings import Settings
 
@@ -21,6 +21,9 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on (0: a free one).")] = DEFAULT.port,
     languages: Annotated[
         list[str] | None, typer.Option(help="RUN=en-fr, for a run that does not name its languages; repeatable.")
+    ] = None,
+    glossary: Annotated[
+        list[str] | None, typer.Option(help="RUN=terms.tsv, or terms.tsv for a single run: terms of all requests.")
     ] = None,
     api_keys: Annotated[
         Path | None, typer.Option(help="A file with an API key a line; without it no key is needed.")
@@ -58,6 +61,7 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU cores for each model. (default: the models share half of them)")
     ] = None,
+    device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
     suggestions: Annotated[
@@ -95,4 +99,5 @@ def serve(
         quiet=quiet,
     )
     set_threads(settings.threads)  # an engine chooses its threads when it is loaded
-    server.run(load_runs(runs, languages or (), EngineChoice(engine, quantization)), settings)
+    choice = EngineChoice(engine, quantization)
+    server.run(load_runs(runs, languages or (), choice, glossary or (), device), settings)

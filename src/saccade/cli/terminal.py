@@ -16,8 +16,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from saccade.training.rate import TELL_EVERY
+
 Found = TypeVar("Found")
-TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 def num_lines(path: Path | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,9 @@ from saccade.cli import terminal
 from saccade.cli.flags import Device, Threads
 from saccade.datasets.bring import point_to_data
 from saccade.errors import UserError
+from saccade.runs import adapt, verify
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
-from saccade.runs import verify
 from saccade.runs.recipes import find_config
 from saccade.training.signals import Interrupted
 
@@ -51,7 +52,7 @@ def train(
         raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
         with terminal.one_line_warnings():
-            checked = config_file.load_config(config, overrides)
+            checked = config_file.load_config(config, overrides, partial(adapt.fill_in, run=folder))
             point_to_data(checked)
             runs.train(checked, folder, console, threads=threads)
     except Interrupted:
@@ -67,7 +68,7 @@ def train(
 def _verify_resume(
     config: Path, overrides: list[str], *, kills: int, steps: int, threads: int | None, console: Console
 ) -> None:
-    config_file.load_config(config, overrides)
+    config_file.load_config(config, overrides, partial(adapt.fill_in, run=Path()))
     verdict = verify.verify(config, overrides, kills=kills, steps=steps, threads=threads, console=console)
     if not verdict.is_same:
         console.print("The weights differ: this run does not resume exactly. Please report it, with the config.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
 from saccade.data.held_out import Amount
@@ -23,6 +24,7 @@ Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0)]
 USUAL_RATE = 1e-3
+FEWEST_STEPS, MOST_STEPS = 2000, 10_000  # that a training takes by itself
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
 
 
@@ -143,6 +145,11 @@ class TokenizerSection(Section):
     )
     source: TokenizerSide = Field(default=TokenizerSide(), description="What is different for sources.")
     target: TokenizerSide = Field(default=TokenizerSide(), description="What is different for targets.")
+    grow: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        default=0,
+        description="With from: so many new tokens, at most, that shorten the texts to train on most. Their embeddings "
+        "begin as the means of those of the old tokens that they are made of.",
+    )
     sampling: Share = Field(
         default=0.0,
         description="Training texts are encoded in random pieces, which helps small corpora. For bpe this is the share "
@@ -201,14 +208,23 @@ class TokenizerSection(Section):
 class TrainingSection(Section):
     """How a model learns; each task adds fields of its own."""
 
-    max_steps: Positive = 10_000
+    usual_epochs: ClassVar[int] = 60
+    max_steps: OrAuto[Positive] = Field(
+        default="auto",
+        description="Steps of the whole training. auto: those of a number of epochs that suits the task, at least 2000 "
+        "and at most 10,000.",
+    )
     accumulate: Positive = Field(default=1, description="Number of batches whose gradients make one step.")
     optimizer: Literal["adam", "adamw"] = Field(default="adamw", description="adamw decays weights, adam gradients.")
     learning_rate: LearningRate = Field(default=USUAL_RATE, description="The peak, after the warm-up.")
     warmup_steps: OrAuto[Annotated[int, Field(ge=0)]] = Field(
         default="auto", description="Steps until the learning rate is reached. auto: a tenth of all, at most 1000."
     )
-    schedule: Literal["inverse_square_root", "cosine", "constant"] = "inverse_square_root"
+    schedule: Literal["inverse_square_root", "cosine", "constant"] = Field(
+        default="cosine",
+        description="How the learning rate falls after the warm-up: cosine ends at 0 with max_steps, and the others "
+        "don't know how long a training lasts.",
+    )
     adam_betas: tuple[Share, Share] = (0.9, 0.98)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     weight_decay: Annotated[float, Field(ge=0)] = Field(default=0.0, description="Not for norms, biases, embeddings.")
@@ -225,15 +241,29 @@ class TrainingSection(Section):
         default="auto", description="Steps from one validation to the next. auto: a tenth of all, at most 500."
     )
     save_every: Positive = 500
+    freeze: tuple[str, ...] = Field(
+        default=(),
+        description="Parts of the model that stay as they are: encoder, decoder, embeddings, or a module's path "
+        "(decoder.0.cross).",
+    )
+    lora: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="The rank of adapters on the projections of attention and feed-forward layers. Only they train, "
+        "and what is new (LoRA, Hu 2021); the saved model has them in its weights. 0: none.",
+    )
     patience: Positive | None = Field(
         default=None,
         description="Number of validations without a better score, or an equal one at a lower loss, that end training.",
     )
     tensorboard: bool = False
 
-    def settle_steps(self) -> Self:
-        """Return the section with the numbers of steps that depend on how long it trains."""
-        tenth, update = self.max_steps // 10, dict[str, int]()
+    def settle_steps(self, epoch: int | None = None) -> Self:
+        """Return the section with its numbers of steps: `epoch` of them read all data once, if that is known."""
+        update: dict[str, Any] = {}
+        if self.max_steps == "auto":
+            wanted = MOST_STEPS if epoch is None else self.usual_epochs * epoch
+            update["max_steps"] = min(MOST_STEPS, max(FEWEST_STEPS, wanted))
+        tenth = update.get("max_steps", self.max_steps) // 10
         if self.warmup_steps == "auto":
             update["warmup_steps"] = min(1000, tenth)
         if self.validate_every == "auto":
@@ -241,10 +271,22 @@ class TrainingSection(Section):
         return self.model_copy(update=update)
 
 
+def _read_path(given: object) -> object:
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
+
+
 class RunSection(Section):
     """The fields of every run: a task, a seed, a device, and the sections."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     task: str
+    base: Annotated[str, BeforeValidator(_read_path)] | None = Field(
+        default=None,
+        alias="from",
+        description="The folder of a run of the same task to begin with, an imported one too. Its model and vocabulary "
+        "are kept, and need not be said again.",
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Any

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any, get_args
 
 import yaml
@@ -31,8 +33,8 @@ Overrides = Iterable[str] | Mapping[str, Any]  # "section.field=value", or value
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
-def load_config(path: Path, overrides: Overrides, kinds: Kinds) -> Any:
-    """Read a YAML file, change some fields, and check it against the config of its task."""
+def read_config(path: Path, overrides: Overrides) -> dict[str, Any]:
+    """Read a YAML file and change some fields, unchecked."""
     try:
         content = yaml.load(path.read_text("utf-8"), StrictLoader)
     except FileNotFoundError:
@@ -44,7 +46,7 @@ def load_config(path: Path, overrides: Overrides, kinds: Kinds) -> Any:
         raise UserError(f"{path}: this is not YAML: {reason}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
-    return check_config(override_fields(content, overrides), str(path), kinds)
+    return override_fields(content, overrides)
 
 
 def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
@@ -86,7 +88,8 @@ def _parse(override: str) -> tuple[str, Any]:
     try:
         return name, yaml.load(value, StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError):
-        raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
+        text = quote(f"{name}={json.dumps(value, ensure_ascii=False)}")  # JSON's strings are YAML's, too
+        raise UserError(f"{override!r}: {value!r} is not a YAML value; if it is text: {text}") from None
 
 
 def _describe(problem: Any, kind: type[RunSection]) -> str:
@@ -133,6 +136,6 @@ def _sections(annotation: Any) -> list[type[BaseModel]]:
 
 def _suggestion(name: str, section: type[BaseModel]) -> str:
     """Suggest the field with the nearest name, or list all fields of the section."""
-    names = list(section.model_fields)
+    names = [field.alias or name for name, field in section.model_fields.items()]
     near = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"

@@ -111,6 +111,7 @@ class Store:
 
 Encode = Callable[[str], Sequence[int]]
 Measure = Callable[[Sequence[int]], int]
+Rewrite = Callable[[Pair], Pair]
 Limits = tuple[SideLimit, SideLimit]  # of sources and of targets
 TOO_LONG = ("too long (source)", "too long (target)")
 
@@ -124,14 +125,17 @@ def prepare_store(
     identity: dict[str, Any],
     limits: Limits,
     measure: Measure = len,
+    rewrite: Rewrite = lambda pair: pair,
 ) -> Store:
     """Return the store of these files under `root`, made now or found; `identity` has all else its ids depend on.
 
     Pairs with a blank side or a side beyond its limit are left out and counted, or cut; `measure` returns the number of
-    steps of a source.
+    steps of a source. Pairs are encoded as `rewrite` returns them, and known again as they are in the files.
     """
     key = content_hash(files, {**identity, "limits": limits, "format": FORMAT})
-    return _open_store(make_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), limits)))
+    return _open_store(
+        make_once(root, key, lambda folder: _write(folder, pairs(), rewrite, encode, (measure, len), limits))
+    )
 
 
 def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
@@ -186,7 +190,12 @@ def _open_store(folder: Path) -> Store:
 
 
 def _write(
-    folder: Path, pairs: Iterable[Pair], encode: Iterable[Encode], measure: Iterable[Measure], limits: Limits
+    folder: Path,
+    pairs: Iterable[Pair],
+    rewrite: Rewrite,
+    encode: Iterable[Encode],
+    measure: Iterable[Measure],
+    limits: Limits,
 ) -> None:
     left_out, num_cut = dict.fromkeys(("blank", *TOO_LONG), 0), [0, 0]
     first: dict[str, tuple[int, int]] = {}
@@ -194,7 +203,7 @@ def _write(
         sides = [stack.enter_context(RaggedWriter(folder, name)) for name in ("source", "target")]
         hashes = stack.enter_context((folder / "pairs.hashes").open("wb"))
         for row, pair in enumerate(pairs):
-            ids = [encode_side(text) for encode_side, text in zip(encode, pair, strict=True)]
+            ids = [encode_side(text) for encode_side, text in zip(encode, rewrite(pair), strict=True)]
             lengths = [measure_side(side) for measure_side, side in zip(measure, ids, strict=True)]
             long = [length > limit.most for length, limit in zip(lengths, limits, strict=True)]
             if problem := _problem(pair, long, limits):

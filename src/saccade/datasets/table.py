@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saccade.datasets import europarl, flickr8k, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
-from saccade.datasets.made import bookings, dialling, digits, phrasebook, reviews
+from saccade.datasets.made import bookings, dialling, digits, gifts, phrasebook, reviews, stories
 
 GITHUB = "https://raw.githubusercontent.com"
 MULTI30K = f"{GITHUB}/multi30k/dataset/7bee46bc74186b4b6254603143610f730d40bf66/data/task1/tok"
@@ -56,6 +56,18 @@ DATASETS: dict[str, DataSet] = {
         size="3 MB",
         files=("keys", "train.tsv", "valid.tsv", "test.tsv"),
         make=dialling.make_dialling,
+    ),
+    "stories": MadeData(
+        what="34,500 stories of people and things, each with a question of one, two or three facts",
+        size="24 MB",
+        files=("train.jsonl", "valid.jsonl", "test.jsonl"),
+        make=stories.make_stories,
+    ),
+    "gifts": MadeData(
+        what="13,300 stories of people who give each other things",
+        size="3 MB",
+        files=("train.txt", "valid.txt", "test.txt"),
+        make=gifts.make_gifts,
     ),
     "multi30k": PublicData(
         what="29,000 descriptions of pictures, English and German, tokenised",
@@ -117,6 +129,38 @@ DATASETS: dict[str, DataSet] = {
             ),
         ),
         prepare=prepare.write_dialogues,
+    ),
+    "shakespeare": PublicData(
+        what="40,000 lines of plays, 1.1 million characters",
+        size="1.1 MB",
+        files={
+            "train.txt": "a9e24e23a1ec77744dad26844bfd5a09b6e041954e1eef0000e7f24cba6db735",
+            "valid.txt": "c54f3753a4e6e3c3d1759212815a7caf826e68a33021b25312984400bed40a1f",
+        },
+        licence="public domain",
+        home="https://github.com/karpathy/char-rnn",
+        downloads=(
+            Download(
+                f"{GITHUB}/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt",
+                "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+            ),
+        ),
+        prepare=prepare.split_plays,
+    ),
+    "ptb": PublicData(
+        what="49,199 sentences of the Wall Street Journal, of 10,000 words (Mikolov 2010)",
+        size="2 MB",
+        files={
+            "train.txt.gz": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            "valid.txt.gz": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            "test.txt.gz": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+        },
+        licence="LDC, by agreement",
+        home="https://catalog.ldc.upenn.edu/LDC99T42",
+        wanted="a folder or archive that has ptb.train.txt, ptb.valid.txt, ptb.test.txt (or train.txt, ...)",
+        prepare=prepare.copy_as(
+            {f"{part}.txt.gz": (f"ptb.{part}.txt", f"{part}.txt") for part in ("train", "valid", "test")}
+        ),
     ),
     "wnut17": PublicData(
         what="3,394 posts with rare and new names tagged",

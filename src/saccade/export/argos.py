@@ -12,16 +12,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
 
+from saccade.attention.positions import Learned
 from saccade.data.text.languages import name_of
 from saccade.data.text.tokenizer import SentencePiece
 from saccade.export import ctranslate2
 from saccade.export.ctranslate2 import CTranslate2Engine
 from saccade.export.proof import Engine, Ids, Sample
 from saccade.export.splitter import make_splitter
+from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable
 
 ENDING = ".argosmodel"
 BEAM, PENALTY = 4, 0.2  # of Argos
+MOST_READ = 1024  # pieces of a sentence; CTranslate2 cuts what is longer
 PROGRAM = "argos-translate-lt"  # the distribution that LibreTranslate installs
 TRANSLATE = """
 import json, sys, warnings
@@ -43,7 +46,12 @@ def refuse(portable: Portable) -> str | None:
         return "words or characters (it has SentencePiece; tokenizer.kind: unigram or bpe)"
     if cast(SentencePiece, portable.source).model != cast(SentencePiece, portable.target).model:
         return "tokenizer.shared: false (it has one SentencePiece model for both sides)"
-    return ctranslate2.refuse(portable)
+    if (reason := ctranslate2.refuse(portable)) is not None:
+        return reason
+    positions = cast(Transformer, portable.network).positions
+    if isinstance(positions, Learned) and len(positions.table) < MOST_READ:
+        return f"model.positions: learned, up to {len(positions.table)} (it reads up to {MOST_READ:,}, and would fail)"
+    return None
 
 
 def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, object]:

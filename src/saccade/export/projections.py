@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import MultiHeadAttention, Score
-from saccade.attention.scores import SCORES, Additive, Concat, Dot, General, Mean, ReducedRank, ScaledDot
+from saccade.attention.scores import SCORES, Concat, Dot, General, Mean, ReducedRank, ScaledDot
 from saccade.models.transformer import BlockSizes
 
 
@@ -110,32 +110,19 @@ def refuse_sizes(sizes: BlockSizes) -> str | None:
 
 
 @torch.no_grad()
-def read_projections(attention: MultiHeadAttention, *, folds: bool = True) -> Projections:
-    """Return an attention's projections, its score folded into them (in float64) unless another is computed."""
+def read_projections(attention: MultiHeadAttention) -> Projections:
+    """Return an attention's projections, its score folded into them (in float64)."""
     heads = attention.num_heads
     query, key = (_split(part, heads) for part in (attention.query, attention.key))
-    if folds:
-        query, key = FOLDS[type(cast(Score, attention.score))](cast(nn.Module, attention.score), query, key)
+    query, key = FOLDS[type(cast(Score, attention.score))](cast(nn.Module, attention.score), query, key)
     return Projections(_join(query), _join(key), read_affine(attention.value), read_affine(attention.output), heads)
 
 
-@torch.no_grad()
-def read_additive(attention: MultiHeadAttention) -> Projections:
-    """Return the projections of an attention that scores vᵀ tanh(q + k): W, U and b folded into them."""
-    score = cast(Additive, attention.score)
-    (query, query_bias), (key, key_bias) = (
-        _split(part, attention.num_heads) for part in (attention.query, attention.key)
-    )
-    W_HAK, U_HAK, b_HA = (part.double().squeeze(1) for part in (score.W, score.U, score.b))
-    folded = (W_HAK @ query, (W_HAK @ query_bias[..., None])[..., 0])
-    remembered = (U_HAK @ key, (U_HAK @ key_bias[..., None])[..., 0] + b_HA)
-    value, output = read_affine(attention.value), read_affine(attention.output)
-    return Projections(_join(folded), _join(remembered), value, output, attention.num_heads)
-
-
 def read_affine(linear: nn.Linear) -> Affine:
-    """Return the weights of a linear layer."""
-    return Affine(linear.weight.detach().float(), linear.bias.detach().float())
+    """Return the weights of a linear layer; a missing bias is 0."""
+    weight = linear.weight.detach().float()
+    bias = cast(Tensor | None, linear.bias)
+    return Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach().float())
 
 
 def _split(linear: nn.Linear, heads: int) -> Heads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, cast, final
@@ -26,7 +26,9 @@ BEAMS = (1, 4)
 TOKENS = 2048  # of a batch
 NUM_ATTENDED = 50  # sentences whose weights are compared, one by one
 Ids = list[list[int]]
+Sources = list[Any]  # ids, or what else a network reads
 Say = Callable[[str], None]
+Join = Callable[[Sequence[Any]], tuple[Tensor, Tensor]]
 
 
 class Engine(Protocol):
@@ -36,10 +38,10 @@ class Engine(Protocol):
     longest: int | None  # ids that it reads or writes, </s> included
     renormalizes: bool  # ids that are never written give their probability to the others
 
-    def log_probabilities(self, sources: Ids, targets: Ids) -> list[list[float]]:
+    def log_probabilities(self, sources: Sources, targets: Ids) -> list[list[float]]:
         """Return log p of each id of the targets, </s> included."""
 
-    def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
+    def search(self, sources: Sources, beam: int, limit: int, *, thorough: bool) -> Ids:
         """Return the outputs of largest log p, of at most `limit` ids with </s>; `thorough` is never too early done."""
 
     def encode(self, texts: list[str]) -> Ids | None:
@@ -48,7 +50,7 @@ class Engine(Protocol):
     def decode(self, outputs: Ids) -> list[str] | None:
         """Return outputs as texts, if the engine has a tokenizer."""
 
-    def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]] | None:
+    def attend(self, sources: Sources, limit: int) -> list[tuple[list[int], Tensor]] | None:
         """Return greedy outputs with the weights [T, S] of the aligning head, if the engine tells them."""
 
 
@@ -74,6 +76,8 @@ class Proof:
 
     def lines(self) -> list[str]:
         """Return what people read."""
+        if "answers" in self.found:
+            return self._answer_lines()
         worst, about = self.found["log_probability"]["largest_difference"], self.about
         said = [f"{about['pairs']:,} pairs of {about['set']}: log-probabilities differ by at most {worst:.1e}"]
         for beam, outputs in self.found["outputs"].items():
@@ -89,25 +93,40 @@ class Proof:
             said.append(f"{program['name']} {program['version']}: {same}, {alike}")
         return said
 
+    def _answer_lines(self) -> list[str]:
+        """Return what people read of a model that answers in one pass."""
+        worst, about = max(one["largest_difference"] for one in self.found["numbers"].values()), self.about
+        said = f"{about['examples']:,} examples of {about['set']}: {', '.join(self.found['numbers'])}"
+        scores = [f"{next(iter(scores.values())):.2f} in {name}" for name, scores in self.found["scores"].items()]
+        metric = describe_first(self.found["scores"]["saccade"]).rpartition(" ")[0]
+        counts = [f"{count:,} {what}" for what, count in self.found["answers"].items() if count and what != "same"]
+        same = ", ".join([f"{self.found['answers']['same']:,} answers are the same", *counts])
+        return [f"{said} differ by at most {worst:.1e}", f"{same}; {metric} {', '.join(scores)}"]
+
 
 class Sample(NamedTuple):
-    """Held-out pairs as ids, and what was left out of the set."""
+    """Held-out pairs, encoded, and what was left out of the set."""
 
-    texts: list[str]
-    sources: Ids
+    texts: list[Any]  # or pictures
+    sources: Sources
     targets: Ids
-    references: list[str]
+    references: list[Any]
     left_out: int
 
 
 def encode_sample(portable: Portable, scored: ScoredSet, longest: int | None, most: int) -> Sample:
-    """Encode the first pairs of a set; those that the other engine can't read whole are left out."""
+    """Encode the first pairs of a set; those that the other engine can't read whole are left out.
+
+    Of several references the first one is encoded.
+    """
     limit = portable.longest if longest is None else min(portable.longest, longest - 1)
     sample, pairs = Sample([], [], [], [], len(scored.pairs[:most])), scored.pairs[:most]
-    for text, reference in pairs:
-        source, target = portable.source.encode(clean(text)), portable.target.encode(clean(reference))
-        if source and max(len(source), len(target)) <= limit:
-            for column, one in zip(sample, (clean(text), source, target, reference), strict=False):
+    for given, reference in pairs:
+        text = clean(given) if isinstance(given, str) else given
+        source = portable.source.encode(text)
+        target = portable.target.encode(clean(reference if isinstance(reference, str) else reference[0]))
+        if len(source) > 0 and max(len(source), len(target)) <= limit:
+            for column, one in zip(sample, (text, source, target, reference), strict=False):
                 cast(list[Any], column).append(one)
     return sample._replace(left_out=len(pairs) - len(sample.sources))
 
@@ -141,7 +160,8 @@ class _Comparison:
     @property
     def limit(self) -> int:
         """The most ids of an output, the same for all, with </s>."""
-        limit = max(self.portable.options.limit(len(source) + 1) for source in self.sample.sources)
+        lengths = [int(self.portable.join([source])[1]) for source in self.sample.sources]
+        limit = max(map(self.portable.options.limit, lengths))
         return limit if self.engine.longest is None else min(limit, self.engine.longest)
 
     def compare_log_probabilities(self) -> None:
@@ -161,10 +181,8 @@ class _Comparison:
         head, worst = find_aligning(self.portable), 0.0
         for source, (ids, weight_TS) in zip(self.sample.sources, told, strict=False):
             if ids:
-                read = (
-                    *pad_sources([source]),
-                    decoder_input([ids])[:, : len(weight_TS)],
-                )  # it may be cut at its longest
+                read_BT = decoder_input([ids])[:, : len(weight_TS)]  # it may be cut at its longest
+                read = (*self.portable.join([source]), read_BT)
                 mine_TS = head._replace(shift=0).of(cross_weights(self.portable.network, *read)[0])
                 part_TS = mine_TS[: weight_TS.shape[0], : weight_TS.shape[1]]
                 worst = max_difference([worst, *part_TS.flatten().tolist()], [0.0, *weight_TS.flatten().tolist()])
@@ -176,7 +194,8 @@ class _Comparison:
         """Compare outputs and their scores; return ours. What differs is searched again, not to end too early."""
         network, sources = self.portable.network, self.sample.sources
         writer = cast(Stepper, Renormalized(network) if self.engine.renormalizes else network)
-        ours = search_ours(writer, sources, beam, self.limit, self.portable.target.encode(""))
+        begins = self.portable.target.encode("")
+        ours = search_ours(writer, sources, beam, self.limit, self.portable.join, begins)
         theirs = self.engine.search(sources, beam, self.limit, thorough=False)
         if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
             found = self.engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
@@ -223,6 +242,12 @@ class _Comparison:
             self.proof.missed.append(f"{what} differ by up to {worst:.1e}, more than {bound:.0e}")
 
 
+def describe_first(scores: Mapping[str, float]) -> str:
+    """Name the first score, which is the run's own."""
+    name, value = next(iter(scores.items()))
+    return f"{name.replace('_', ' ')} {value:.2f}"
+
+
 def max_difference(ours: Iterable[float], theirs: Iterable[float]) -> float:
     """Return the largest difference; it is not a number where one isn't."""
     pairs = torch.tensor(list(zip(ours, theirs, strict=True)), dtype=torch.float64)
@@ -248,7 +273,7 @@ class SameOutputs(NamedTuple):
     different: int
 
 
-def count_outputs(portable: Portable, sources: Ids, both: tuple[Ids, Ids], limit: int) -> SameOutputs:
+def count_outputs(portable: Portable, sources: Sources, both: tuple[Ids, Ids], limit: int) -> SameOutputs:
     """Count the outputs that are the same, and those that aren't by their reason."""
     rows = [row for row, (one, other) in enumerate(zip(*both, strict=True)) if one != other]
     whole = [row for row in rows if max(len(side[row]) for side in both) < limit]
@@ -257,7 +282,7 @@ def count_outputs(portable: Portable, sources: Ids, both: tuple[Ids, Ids], limit
     return SameOutputs(len(sources) - len(rows), tied, len(rows) - len(whole), len(whole) - tied)
 
 
-def count_ties(portable: Portable, sources: Ids, both: Iterable[Ids]) -> int:
+def count_ties(portable: Portable, sources: Sources, both: Iterable[Ids]) -> int:
     """Count pairs of outputs that rounding decides between: our model gives both the same log p, or the first step
     where they part gives both ids the same."""
     ours, theirs = both
@@ -273,14 +298,15 @@ def count_ties(portable: Portable, sources: Ids, both: Iterable[Ids]) -> int:
 
 
 @torch.no_grad()
-def score_ours(portable: Portable, sources: Ids, targets: Ids) -> list[list[float]]:
+def score_ours(portable: Portable, sources: Sources, targets: Ids) -> list[list[float]]:
     """Return log p of each id of the targets, </s> included."""
     model = cast(Any, portable.network)
     found: list[list[float]] = [[] for _ in sources]
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for rows in batch_by_length(lengths, TOKENS):
         wanted = [targets[row] for row in rows]
-        vectors_BTD = model(*pad_sources([sources[row] for row in rows]), decoder_input(wanted))
+        told = model(*portable.join([sources[row] for row in rows]), decoder_input(wanted))
+        vectors_BTD = told[0] if isinstance(told, tuple) else told  # a captioner also returns where it looked
         for row, steps in zip(rows, pick_log_probabilities(model.logits(vectors_BTD), wanted), strict=True):
             found[row] = steps
     return found
@@ -307,12 +333,17 @@ class Renormalized:
         return logits.index_fill(-1, torch.tensor([PAD, START]), -torch.inf)
 
 
-def search_ours(writer: Stepper, sources: Ids, beam: int, limit: int, begins: Sequence[int] = ()) -> Ids:
-    """Return the outputs of largest log p, of at most `limit` ids with </s>; each begins with these ids."""
+def search_ours(
+    writer: Stepper, sources: Sources, beam: int, limit: int, join: Join = pad_sources, begins: Sequence[int] = ()
+) -> Ids:
+    """Return the outputs of largest log p, of at most `limit` ids with </s>; each begins with these ids.
+
+    `join` makes sources a batch.
+    """
     options = BeamOptions(width=beam, length_penalty=0, max_length=limit, max_length_factor=limit, max_rounds=0)
     found: Ids = [[] for _ in sources]
     for rows in batch_by_length([len(source) for source in sources], TOKENS // beam):
-        best = search(writer, *pad_sources([sources[row] for row in rows]), options, [begins] * len(rows))
+        best = search(writer, *join([sources[row] for row in rows]), options, [begins] * len(rows))
         for row, hypotheses in zip(rows, best, strict=True):
             found[row] = hypotheses[0].ids
     return found

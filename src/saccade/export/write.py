@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from saccade.errors import UserError
-from saccade.export.formats import FORMATS, Format, check_format, choose_format
+from saccade.export.answers import prove_answers
+from saccade.export.formats import FORMATS, Exported, Format, check_format, choose_format
 from saccade.export.proof import Engine, Ids, Proof, Sample, Say, encode_sample, list_versions, prove
 from saccade.files import create_folder, pack_folder, replace_file
-from saccade.tasks.base import Portable, ScoredSet
+from saccade.tasks.base import Portable, PortablePass, ScoredSet
 
 PROOF = "proof.json"
 
 
 def export(
-    name: str, portable: Portable, out: Path, *, quantization: str, scored: ScoredSet, most: int, say: Say
+    name: str,
+    portable: Exported,
+    out: Path,
+    *,
+    quantization: str,
+    scored: ScoredSet,
+    most: int,
+    say: Say,
 ) -> Proof:
     """Write a model in a format, compare it there with ours on the first pairs of a set, and return what was found."""
     chosen = choose_format(name)
@@ -37,25 +45,38 @@ class ExportJob(NamedTuple):
 
     name: str
     format: Format
-    portable: Portable
+    portable: Exported
     quantization: str
     scored: ScoredSet
     most: int
     say: Say
 
-    def fill(self, folder: Path) -> tuple[Proof, Compared]:
+    def fill(self, folder: Path) -> tuple[Proof, Compared | None]:
         """Write the model into an empty folder, and compare."""
         self.say("writing")
         facts = self.format.write(self.portable, folder, self.quantization)
+        proof = Proof({"format": self.name, "quantization": self.quantization, **facts})
         engine = self.format.load(self.portable, folder)
-        sample = encode_sample(self.portable, self.scored, engine.longest, self.most)
+        compared = None
+        if isinstance(self.portable, Portable):
+            compared = self._compare_outputs(self.portable, engine, proof)
+        else:
+            self._compare_answers(self.portable, engine, proof)
+        proof.found["versions"] = list_versions(self.format.libraries)
+        return proof, compared
+
+    def _compare_outputs(self, portable: Portable, engine: Any, proof: Proof) -> Compared:
+        sample = encode_sample(portable, self.scored, engine.longest, self.most)
         if not sample.sources:
             raise UserError(f"{self.scored.name}: no pair of this set is short enough to prove the export with")
-        pairs = {"set": self.scored.name, "pairs": len(sample.sources), "left_out": sample.left_out}
-        proof = Proof({"format": self.name, "quantization": self.quantization, **facts, **pairs})
-        outputs = prove(self.portable, sample, engine, self.format.quantizations[self.quantization], proof, self.say)
-        proof.found["versions"] = list_versions(self.format.libraries)
-        return proof, Compared(engine, sample, outputs)
+        proof.about |= {"set": self.scored.name, "pairs": len(sample.sources), "left_out": sample.left_out}
+        outputs = prove(portable, sample, engine, self.format.quantizations[self.quantization], proof, self.say)
+        return Compared(engine, sample, outputs)
+
+    def _compare_answers(self, portable: PortablePass, engine: Any, proof: Proof) -> None:
+        examples = self.scored.pairs[: self.most]
+        proof.about |= {"set": self.scored.name, "examples": len(examples)}
+        prove_answers(portable, examples, engine, self.format.quantizations[self.quantization], proof, self.say)
 
 
 class Compared(NamedTuple):
@@ -81,8 +102,9 @@ def _write_file(job: ExportJob, out: Path) -> Proof:
         folder.mkdir()
         proof, check = job.fill(folder)
         pack_folder(folder, packed)
-        if job.format.run_program is not None:
+        if job.format.run_program is not None and check is not None:
             job.say("running its program")
+            assert isinstance(job.portable, Portable)
             proof.found["program"] = job.format.run_program(job.portable, packed, *check)
         with replace_file(find_proof(out)) as draft:
             draft.write_text(json.dumps(proof.plain(), indent=1), "utf-8")

@@ -73,7 +73,9 @@ def import_folder(
     with create_folder(run) as draft:
         _write_run(model, draft, folder)
         predictor: Predictor = load_run(draft, device="cpu")
-        proof = _prove(model, predictor.portable(), folder, scored, most, say, bounds or InsideBounds())
+        portable = predictor.portable()
+        assert isinstance(portable, Portable)  # an import reads and writes text
+        proof = _prove(model, portable, folder, scored, most, say, bounds or InsideBounds())
         manifest.write(draft, PROOF, json.dumps(proof.plain(), indent=1))
     return proof
 

@@ -57,7 +57,7 @@ def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateCon
             "languages": {"source": "en", "target": "fr"},
             "data": {name: files(name) for name in ("train", "valid", "test")},
             "tokenizer": {"kind": "unigram", "vocabulary_size": 2400 if sentences >= SENTENCES // 2 else 1000},
-            "model": {"size": "tiny", "dropout": 0.0},
+            "model": {"kind": "transformer", "size": "tiny", "dropout": 0.0},
             "training": {
                 "max_steps": steps,
                 "tokens_per_batch": 1024,

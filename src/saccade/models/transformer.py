@@ -14,18 +14,15 @@ from saccade.attention.masks import Mask
 from saccade.attention.positions import POSITIONS, Learned, Positions, Relative, Rotary, Sinusoidal
 from saccade.attention.slots import Slots, can_step
 from saccade.data.packing import PackedRow
-from saccade.layers.embedding import embed
+from saccade.layers.embedding import Read, add_positions, embed_reads
 from saccade.layers.feed_forward import FeedForward
-from saccade.layers.residual import LazyDropout, LazySum, Norm, to_block_dtype
+from saccade.layers.residual import LazyDropout, LazySum, Norm
 from saccade.models.transformer_state import BlockMemory, SlotState, StepScope, TransformerState
-from saccade.ops.dropout import dropout
-from saccade.ops.kernels.availability import is_fused
 from saccade.ops.lazy_norm import Rows
 from saccade.ops.linear import linear
 from saccade.ops.pass_context import draw_singly
 
 AnyState = TypeVar("AnyState", TransformerState, SlotState)
-Read = tuple[Tensor, Positions]  # ids, and where they stand
 
 
 class Dropouts(NamedTuple):
@@ -106,6 +103,19 @@ class EncoderBlock(nn.Module):
     def forward(self, x: LazySum, mask: Mask, place: Positions, bias: Tensor | None) -> LazySum:
         x = self.residuals[0](x, lambda y: self.attention(y, mask=mask, place=place, bias=bias))
         return cast(LazySum, self.residuals[1](x, self.feed_forward))
+
+    def extend(
+        self, x: LazySum, past: KeyValue | None, mask: Mask, place: Positions, bias: Tensor | None
+    ) -> tuple[LazySum, KeyValue]:
+        """Read the steps after those already remembered; return the memory with them."""
+
+        def own(y: Rows) -> Tensor:
+            nonlocal past
+            answer, past = self.attention(y, past=past, mask=mask, place=place, bias=bias, return_memory=True)
+            return cast(Tensor, answer)
+
+        x = self.residuals[1](self.residuals[0](x, own), self.feed_forward)
+        return x, cast(KeyValue, past)
 
 
 @final
@@ -285,18 +295,16 @@ class Transformer(nn.Module):
         return block(x, *inputs)
 
     def _embed(self, table: nn.Embedding, *reads: Read) -> list[Tensor]:
-        """Embed several inputs at once, which gives the table one gradient instead of several to add."""
-        if not is_fused(table.weight) or isinstance(self.positions, Learned):
-            return [self._add_positions(table(ids_BT) * self.sizes.width**0.5, place) for ids_BT, place in reads]
-        ids, places = zip(*reads, strict=True)
-        position_PD = None if self.positions is None else self.positions.table(max(place.end for place in places))
-        share = self.sizes.dropouts.residual if self.training else 0.0
-        return embed(ids, table.weight, places, position_PD, share)
+        """Embed several inputs at once."""
+        return embed_reads(table, reads, self.positions, self._dropped)
 
     def _add_positions(self, x_BTD: Tensor, place: Positions) -> Tensor:
-        if self.positions is not None:
-            x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
-        return dropout(to_block_dtype(x_BTD), self.sizes.dropouts.residual, self.training)
+        return add_positions(x_BTD, place, self.positions, self._dropped)
+
+    @property
+    def _dropped(self) -> float:
+        """The share that is dropped from embeddings now."""
+        return self.sizes.dropouts.residual if self.training else 0.0
 
 
 def build_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:

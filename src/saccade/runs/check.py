@@ -9,10 +9,14 @@ from saccade import manifest
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 
-CONFIG, DATA, LOG, REPORT, SUMMARY, VERSIONS = (
-    "config.yaml", "data.json", "log.jsonl", "report.html", "summary.json", "versions.json",
+BASE, CONFIDENCE, CONFIG, DATA, LOG, MODEL, REPORT, SUMMARY, VERSIONS = (
+    "base.json", "confidence.json", "config.yaml", "data.json", "log.jsonl", "model.safetensors", "report.html",
+    "summary.json", "versions.json",
 )  # fmt: skip
-ADVICE = {chosen_head.NAME: "delete it, and choose the head again (saccade look --align)"}
+ADVICE = {
+    CONFIDENCE: "delete it, and call saccade train again: it is fitted anew",
+    chosen_head.NAME: "delete it, and choose the head again (saccade look --align)",
+}
 FOR_PEOPLE = (LOG, REPORT, SUMMARY, VERSIONS)  # a model does not depend on them
 
 
@@ -22,7 +26,7 @@ def check_for_use(folder: Path) -> None:
     if not manifest.exists(folder):
         _warn(f"{folder}: its files are not checked, as a run of an earlier version has no {manifest.NAME}")
     for path in manifest.find_changed(folder):
-        if path.name not in (*FOR_PEOPLE, DATA):
+        if path.name not in (*FOR_PEOPLE, BASE, DATA):
             raise _changed(path)
         _warn(f"{path} has changed since it was written; it is not used here")
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from saccade.config import load as config_file
 from saccade.config.base import RunSection
-from saccade.config.load import Overrides
+from saccade.config.load import Overrides as Overrides
 from saccade.config.load import override_fields as override_fields
 from saccade.config.load import save_config as save_config
 from saccade.tasks import TASKS
 
+FillIn = Callable[[dict[str, Any]], dict[str, Any]]
 
-def load_config(path: Path, overrides: Overrides = ()) -> Any:
-    """Read a YAML file and change some fields: `section.field=value`, or a mapping of such names to values."""
-    return config_file.load_config(path, overrides, _kinds())
+
+def load_config(path: Path, overrides: Overrides = (), fill_in: FillIn = dict) -> Any:
+    """Read a YAML file and change some fields: `section.field=value`, or a mapping of such names to values.
+
+    `fill_in` adds what the fields leave to another run.
+    """
+    return check_config(fill_in(config_file.read_config(path, overrides)), str(path))
 
 
 def check_config(content: dict[str, Any], where: str) -> Any:

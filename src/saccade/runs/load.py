@@ -11,7 +11,7 @@ from typing import Any, Literal
 from saccade.errors import UserError
 from saccade.export.engine import EngineChoice, use_engine
 from saccade.runs import config as config_file
-from saccade.runs.check import check_for_use
+from saccade.runs.check import CONFIG, MODEL, check_for_use
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
@@ -55,14 +55,19 @@ def _load_for_engine(folder: Path, others: Sequence[AnyPath], device: str | None
     return _load_one(folder, "cpu" if name != "torch" else device)
 
 
-def _load_one(folder: Path, device: str | None) -> Predictor:
-    if not (folder / "config.yaml").exists():
-        raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
-    if not (folder / "model.safetensors").exists():
+def read_trained(folder: Path, field: str = "") -> Any:
+    """Return the config of a trained run whose files are as training left them; messages begin with the field."""
+    if not (folder / CONFIG).exists():
+        raise UserError(f"{field}{folder}: this is not a run folder (it has no {CONFIG})")
+    if not (folder / MODEL).exists():
         why = "training has not reached its first validation, or the file was removed"
-        raise UserError(f"{folder}: there is no model.safetensors; {why}")
+        raise UserError(f"{field}{folder}: there is no {MODEL}; {why}")
     check_for_use(folder)
-    config = config_file.load_config(folder / "config.yaml")
+    return config_file.load_config(folder / CONFIG)
+
+
+def _load_one(folder: Path, device: str | None) -> Predictor:
+    config = read_trained(folder)
     if device is not None:
         config = config.model_copy(update={"device": device})
         devices.device_for(config)  # refuses one that isn't there

@@ -22,11 +22,11 @@ from saccade.inspection.pages.report import name_of
 from saccade.tasks.cuts import describe_cuts
 from saccade.training import checkpoints
 from saccade.training.loop import Trainer
+from saccade.training.rate import Pace
 
 LOG_EVERY = 10
 SMOOTHING = 0.9  # of the loss that is shown
 MANY_ALIKE = 4  # validations with the same score
-TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 FIELDS = (
     "loss {task.fields[loss]:.3f}{task.fields[perplexity]} {task.fields[rate]:,.0f} {task.fields[unit]}/s "
     "{task.fields[memory]:.1f} GiB {task.fields[valid]}"
@@ -53,7 +53,7 @@ class TrainingBar:
         self.last_step = total
         self.smoothed: dict[str, float] = {}
         self.last_score, self.num_alike = math.nan, 0
-        self.logged = self.told = time.monotonic()
+        self.logged, self.pace = time.monotonic(), Pace()
 
     def __enter__(self) -> TrainingBar:
         self.bar.start()
@@ -102,9 +102,7 @@ class TrainingBar:
 
     def _tell(self, step: int, shown: dict[str, Any]) -> None:
         """Print a plain line now and then where no bar can be drawn: in a file, in a pipe."""
-        now = time.monotonic()
-        if not self.bar.console.is_terminal and now - self.told >= TELL_EVERY:
-            self.told = now
+        if not self.bar.console.is_terminal and self.pace.is_due():
             figures = (
                 f"loss {shown['loss']:.3f}{shown.get('perplexity', '')}, {shown['rate']:,.0f} {self.unit} a second"
             )

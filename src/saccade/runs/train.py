@@ -20,14 +20,16 @@ from saccade.errors import UserError
 from saccade.export.formats import describe_exports
 from saccade.files import lock_folder, remove_drafts
 from saccade.ops.float8 import train_in_float8
+from saccade.runs import adapt, report
 from saccade.runs import config as config_file
-from saccade.runs import report
-from saccade.runs.check import DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
+from saccade.runs.check import CONFIDENCE, DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
 from saccade.runs.events import Callback, tell_callbacks
+from saccade.runs.load import load_run
 from saccade.runs.progress import TrainingBar
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job
+from saccade.tasks.steps import describe_steps, settle_steps
 from saccade.training import checkpoints
 from saccade.training.determinism import use_threads
 from saccade.training.distributed import shards
@@ -115,19 +117,23 @@ def _train(
     if _is_sharded(config, team):
         shards.shard(job.network, team, options.device)
     trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
+    if config.base is not None and not trainer.progress.step:
+        trainer.save()  # so that it needs the run it begins with no more
     if not team.is_first:
         job.network.train()
         return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
-        if not (folder / REPORT).exists():
+        is_new = _calibrate(config, folder, console)
+        if is_new or not (folder / REPORT).exists():
             _report(folder, console)
         return trainer.progress
     if trainer.progress.step:
         console.print(f"Going on from step {trainer.progress.step:,}.")
     _write_versions(folder, options)
-    manifest.forget(folder, LOG, REPORT)
-    (folder / REPORT).unlink(missing_ok=True)  # it will be written again
+    manifest.forget(folder, LOG, REPORT, CONFIDENCE)
+    for name in (REPORT, CONFIDENCE):
+        (folder / name).unlink(missing_ok=True)  # it will be written again
     try:
         with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
             job.network.train()
@@ -139,6 +145,7 @@ def _train(
         console.print(f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
     finally:
         manifest.record(folder, LOG)
+    _calibrate(config, folder, console)
     _report(folder, console)
     return progress
 
@@ -150,16 +157,18 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
         config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
     watch.say(console, describe_exports(job.portable))
-    options = devices.training_options(job.config or config, job.network, team)
-    options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
-    config = job.config or config
-    config = config.model_copy(update={"training": config.training.settle_steps()})
+    numbers = adapt.begin(config, job, folder, console, writes=team.is_first)
+    config = settle_steps(job.config or config, job.plan)
+    watch.say(console, describe_steps(config, job.plan))
+    options = devices.training_options(config, job.network, team)
+    is_plain = not _is_sharded(config, team) and not config.training.lora
+    options = replace(options, capture=job.is_steady and is_plain)
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:
         config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
-        _store(config, job, folder)
+        _store(config, job, folder, numbers)
     return config, job, options
 
 
@@ -168,18 +177,31 @@ def _is_sharded(config: Any, team: Team) -> bool:
     return team.size > 1 and getattr(config.training, "shard", False)
 
 
-def _store(config: Any, job: Job, folder: Path) -> None:
+def _store(config: Any, job: Job, folder: Path, numbers: adapt.NumParameters) -> None:
     """Store what a trained run needs beside its weights; a run that was refused before stays as it was."""
     _check_same_data(job.data, folder)
     for name, text in job.stored.items():
         manifest.write(folder, name, text)
     manifest.record(folder, *(path.name for path in folder.glob("tokenizer.*")))
     summary = {
-        "parameters": sum(parameter.numel() for parameter in job.network.parameters()),
+        "parameters": numbers.whole,
+        "trained": numbers.trained,
         "data": [count._asdict() for count in job.counts],
     }
     manifest.write(folder, SUMMARY, json.dumps(summary, indent=1))
     config_file.save_config(config, folder / "config.yaml")
+
+
+def _calibrate(config: RunSection, folder: Path, console: Console) -> bool:
+    """Fit what is fitted once a model is trained, if that was not done yet; return whether it was done now."""
+    calibrate = TASKS[config.task].calibrate
+    if calibrate is None or (folder / CONFIDENCE).exists() or not (folder / "model.safetensors").exists():
+        return False
+    with watch.busy(console, "fitting how sure it may be"):
+        found = calibrate(config, load_run(folder))
+    for name, text in found.items():
+        manifest.write(folder, name, text)
+    return bool(found)
 
 
 def _report(folder: Path, console: Console) -> None:
@@ -213,7 +235,10 @@ def _choose_as_before(config: S, earlier: Any) -> S:
     update: dict[str, Any] = {}
     for name, value in config:
         before = getattr(earlier, name, value)
-        if isinstance(value, Section) and isinstance(before, Section):
+        kind = getattr(before, "kind", "auto")
+        if hasattr(value, "of_kind") and kind != "auto":
+            update[name] = value.of_kind(kind)  # the kind decides the whole section
+        elif isinstance(value, Section) and isinstance(before, Section):
             update[name] = _choose_as_before(value, before)
         elif value == "auto" and name != "device":
             update[name] = before

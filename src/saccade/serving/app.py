@@ -35,6 +35,7 @@ from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import ModelSet, ServedRun
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
+from saccade.serving.v1.access import NEEDS_KEY
 from saccade.serving.v1.descriptions import describe
 from saccade.serving.v1.routes import V1
 from saccade.tasks import TASKS
@@ -67,13 +68,16 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
     )
     suggestions = None if settings.suggestions is None else Suggestions(settings.suggestions)
     ours = (LibreTranslate(service, suggestions), V1(service, [describe(run) for run in runs]), Operations(service))
-    for routes in ours:
-        api.include_router(_with_head(routes.router()))
+    routers = [_with_head(routes.router()) for routes in ours]
+    for router in routers:
+        api.include_router(router)
     api.openapi = partial(document, api, _models_of_routes(models))  # type: ignore[method-assign]
     api.router.routes += pages.routes()
     for kind, call in HANDLERS.items():
         api.add_exception_handler(kind, call)
-    return Application(_add_middleware(api, service, None if settings.keys else rates), service)
+    return Application(
+        _add_middleware(api, service, _paths_with_keys(routers), None if settings.keys else rates), service
+    )
 
 
 def _models_of_routes(models: ModelSet) -> dict[str, list[str]]:
@@ -84,6 +88,11 @@ def _models_of_routes(models: ModelSet) -> dict[str, list[str]]:
         path: [model.run.name for model in models.pairs.values()] for path in ("/translate", "/detect", "/suggest")
     }
     return found | {"/v1/look": list(named)}
+
+
+def _paths_with_keys(routers: Sequence[APIRouter]) -> frozenset[str]:
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return frozenset(route.path for route in routes if NEEDS_KEY[0] in route.dependencies)
 
 
 def _with_head(router: APIRouter) -> APIRouter:
@@ -125,17 +134,20 @@ async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
     service.readiness.is_ready = False
     for queue in queues:
         queue.close()
-    ended = [queue.join(LAST_SECONDS) for queue in queues]
-    service.readiness.is_over = all(ended)
+    for queue in queues:
+        queue.join(LAST_SECONDS)
 
 
-def _add_middleware(api: App, service: Service, rates: RateLimit | None) -> App:
+def _add_middleware(api: App, service: Service, with_keys: frozenset[str], rates: RateLimit | None) -> App:
     settings = service.settings
     app: App = LimitsMiddleware(
         api,
         service.readiness,
         sites=service.sites,
+        keys=service.keys,
+        with_keys=with_keys,
         max_body=partial(_max_body, settings),
+        max_values=settings.max_characters + settings.max_texts + OTHER_VALUES,
         timeout=settings.timeout,
         rates=rates,
     )
@@ -173,6 +185,7 @@ def _answer_failure(request: Request, failure: Exception) -> Response:
     return error_response(500, "Internal error")
 
 
+OTHER_VALUES = 1024  # commas of a request beside those in its texts, and between them
 LAST_SECONDS = 1.0  # for models to come by a pause and end
 PICTURE_PATHS = {"/v1/look", *(f"/v1/{name}" for name, task in TASKS.items() if task.route.reads == "picture")}
 HANDLERS = {

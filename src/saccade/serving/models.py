@@ -125,12 +125,34 @@ class ModelSet:
         return self.models[name]
 
 
-def load_runs(folders: Sequence[Path], languages: Sequence[str] = (), engine: EngineChoice = TORCH) -> list[ServedRun]:
-    """Load trained runs; `languages` are RUN=en-fr."""
+def load_runs(
+    folders: Sequence[Path],
+    languages: Sequence[str] = (),
+    engine: EngineChoice = TORCH,
+    glossaries: Sequence[str] = (),
+    device: str | None = None,
+) -> list[ServedRun]:
+    """Load trained runs; `languages` are RUN=en-fr, `glossaries` RUN=terms.tsv, or terms.tsv for a single run.
+
+    The `device` is that of each run unless it is given.
+    """
     given = dict(_parse_languages(one) for one in languages)
-    if unknown := [name for name in given if name not in {str(folder) for folder in folders}]:
-        raise UserError(f"--languages: {unknown[0]!r} is not one of the given runs")
-    return [_load(folder, given, engine) for folder in folders]
+    files = dict(_parse_glossary(one, folders) for one in glossaries)
+    for flag, names in (("--languages", given), ("--glossary", files)):
+        if unknown := [name for name in names if name not in {str(folder) for folder in folders}]:
+            raise UserError(f"{flag}: {unknown[0]!r} is not one of the given runs")
+    found = [_load(folder, given, engine, device) for folder in folders]
+    return [
+        run if (path := files.get(str(folder))) is None else run._replace(predictor=run.predictor.with_glossary(path))
+        for run, folder in zip(found, folders, strict=True)
+    ]
+
+
+def _parse_glossary(one: str, folders: Sequence[Path]) -> tuple[str, Path]:
+    run, _, path = one.rpartition("=")
+    if not run and len(folders) > 1:
+        raise UserError(f"--glossary: {one!r} given for several runs; allowed: RUN=FILE")
+    return run or str(folders[0]), Path(path)
 
 
 def _parse_languages(one: str) -> tuple[str, LanguagePair]:
@@ -141,8 +163,8 @@ def _parse_languages(one: str) -> tuple[str, LanguagePair]:
     return run, LanguagePair(*codes)
 
 
-def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice) -> ServedRun:
-    predictor: Predictor = load_run(folder, engine=engine)
+def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice, device: str | None) -> ServedRun:
+    predictor: Predictor = load_run(folder, engine=engine, device=device)
     config = config_file.load_config(folder / "config.yaml")
     route = TASKS[config.task].route
     _check_input(folder, predictor.traits, route)

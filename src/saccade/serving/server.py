@@ -47,9 +47,7 @@ def run(runs: Sequence[ServedRun], settings: Settings) -> None:
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
     server = prepare(runs, settings)
     server.run([listen(settings)])
-    if not server.readiness.is_over:
-        end_process()
-    _end_process_after(LINGER)  # where a library's thread does not end
+    end_process()
 
 
 def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
@@ -164,8 +162,9 @@ class Server(uvicorn.Server):
 
 
 def end_process() -> None:
-    """End at once: threads that compute would be torn down inside torch, which aborts."""
+    """End at once: an interpreter that shuts down takes seconds, and aborts where threads compute inside torch."""
     log("stopped")
+    sys.stdout.flush()
     os._exit(0)
 
 

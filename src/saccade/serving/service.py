@@ -10,7 +10,7 @@ from typing import Any, final
 from saccade.errors import UserError, is_out_of_memory
 from saccade.serving import work
 from saccade.serving.batcher import QueueClosed, QueueFull
-from saccade.serving.http.callers import caller_name
+from saccade.serving.http.callers import caller_name, note_work
 from saccade.serving.http.lifetimes import RETRY, Readiness, stopping
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
@@ -37,7 +37,9 @@ class Service:
 
     async def ask(self, model: ServedModel, call: ModelCall, items: Sequence[Any]) -> list[Any]:
         """Return an answer for each item; refuse with the status that fits."""
-        self.metrics.characters.labels(model.run.name).inc(sum(len(item) for item in items if isinstance(item, str)))
+        num_characters = sum(len(item) for item in items if isinstance(item, str))
+        self.metrics.characters.labels(model.run.name).inc(num_characters)
+        note_work(model.run.name, num_characters)
         try:
             costs = [work.estimate_cost(model.run.predictor, call, item) for item in items]
             return await model.batcher.submit(call, items, client=caller_name() or "", costs=costs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from saccade.decoding import OPTION_NAMES
+from saccade.decoding.slices import pause
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views.view import with_views
@@ -18,6 +19,7 @@ from saccade.serving.waiting import SLOW_COST, ModelCall
 from saccade.tasks.base import Predictor
 
 Indices = tuple[int, ...] | None
+PAIRS_A_STEP = 16  # of pieces, whose weights in all layers and heads take as long to write as a step of a search
 
 
 def estimate_cost(predictor: Predictor, call: ModelCall, given: Any) -> int:
@@ -25,15 +27,25 @@ def estimate_cost(predictor: Predictor, call: ModelCall, given: Any) -> int:
     options = dict(call.options)
     if "flow" in options.get("views", ()):
         return SLOW_COST
+    texts = (given, options.get("targets", "")) if call.call is look and isinstance(given, str) else ()
+    num_pairs = max(map(predictor.num_pieces, texts), default=0) ** 2
     only_reads = "targets" in options or isinstance(given, tuple)
     decoding = {name: options[name] for name in OPTION_NAMES if name in options}
     steps = None if only_reads else predictor.num_steps(given, **decoding)
-    return measure(given) if steps is None else steps
+    return (measure(given) if steps is None else steps) + num_pairs // PAIRS_A_STEP
 
 
 def answer(predictor: Predictor, inputs: list[Any], **options: Any) -> list[list[dict[str, Any]]]:
     """Answer each input with its best results, as programs read them."""
     return [[one.plain() for one in best] for best in predictor.predict_best(inputs, **options)]
+
+
+def follow(
+    predictor: Predictor, inputs: list[Any], *, tell: Callable[[str], None], **options: Any
+) -> list[dict[str, Any]]:
+    """Answer one input, and tell the parts of its answer as soon as they are written."""
+    (given,) = inputs
+    return [predictor.follow(given, tell, **options).plain()]
 
 
 def translate(translator: Predictor, texts: list[str], **decoding: Any) -> Sequence[Any]:
@@ -58,7 +70,32 @@ def look(
     """Return insights as JSON, encoded here because a long one would block the event loop."""
     if "targets" in options:
         options["targets"] = [options["targets"]] * len(inputs)
-    return [encode_json(_select(found, layers, heads)) for found in _look(predictor, inputs, **options)]
+    return [b"".join(_encode(_select(found, layers, heads))) for found in _look(predictor, inputs, **options)]
+
+
+def _encode(content: Any) -> Iterator[bytes]:
+    """Encode JSON in parts, none larger than a matrix: a part holds Python's lock, and the event loop waits for it."""
+    if isinstance(content, dict) and content:
+        for number, (name, value) in enumerate(content.items()):
+            yield b"%b%b:" % (b"," if number else b"{", encode_json(name))
+            yield from _encode(value)
+        yield b"}"
+    elif _is_stack(content):
+        for number, part in enumerate(content):
+            yield b"," if number else b"["
+            yield from _encode(part)
+        yield b"]"
+    else:
+        pause()
+        yield encode_json(content)
+
+
+def _is_stack(content: Any) -> bool:
+    """Tell whether it is a list of matrices, or of lists of them."""
+    depth = 0
+    while isinstance(content, list) and content:
+        content, depth = content[0], depth + 1
+    return depth > 2
 
 
 def _look(predictor: Predictor, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:

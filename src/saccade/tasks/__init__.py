@@ -1,10 +1,12 @@
 """Tasks: a folder each, with its config, data, network, loss, validation and predictor; `TASKS` names them all."""
 
+from saccade.tasks.answer.task import ANSWER
 from saccade.tasks.caption.task import CAPTION
 from saccade.tasks.classify.task import CLASSIFY
 from saccade.tasks.glimpse.task import GLIMPSE
 from saccade.tasks.tag.task import TAG
 from saccade.tasks.translate.task import TRANSLATE
+from saccade.tasks.write.task import WRITE
 
 TASKS = {
     "translate": TRANSLATE,
@@ -12,4 +14,6 @@ TASKS = {
     "tag": TAG,
     "glimpse": GLIMPSE,
     "caption": CAPTION,
+    "write": WRITE,
+    "answer": ANSWER,
 }

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 from rich.console import Console
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.config.base import RunSection
+from saccade.data.batches import pad_sources
 from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Searcher
@@ -49,6 +50,29 @@ class DataCount(NamedTuple):
     left_out: Mapping[str, int] = {}
 
 
+Rows = Sequence[Sequence[int]]  # of the base's rows: for each row here those whose mean it is; none: it is new
+
+
+class Inherited(NamedTuple):
+    """What a run takes from the run it begins with, as names of sections and fields."""
+
+    same: tuple[str, ...] = ("model",)  # another value is refused
+    free: tuple[str, ...] = ("model.dropout",)  # fields of these that may differ
+    usual: tuple[str, ...] = ()  # taken unless they are given
+    anew: tuple[str, ...] = ()  # fields of all these that are not taken
+
+
+def match_rows(names: Sequence[str], earlier: Sequence[str]) -> Rows:
+    """Return which row of an earlier list each name has; names that it lacks have none."""
+    place = {name: row for row, name in enumerate(earlier)}
+    return [[place[name]] if name in place else [] for name in names]
+
+
+def _no_rows(base: Path) -> Mapping[str, tuple[Rows, ...]]:
+    del base
+    return {}
+
+
 class Job(NamedTuple):
     """A network, what it learns from, how, and how it is judged."""
 
@@ -62,7 +86,9 @@ class Job(NamedTuple):
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
     counts: Sequence[DataCount] = ()  # of its sets, for the report
-    portable: Portable | None = None  # the network for other engines, where they can run such a thing
+    portable: Portable | PortablePass | None = None  # the network for other engines, where they can run such a thing
+    rows: Callable[[Path], Mapping[str, tuple[Rows, ...]]] = _no_rows
+    # of the run it begins with: for weights of another size there, the rows that each axis takes from it
 
 
 class ReportPart(NamedTuple):
@@ -74,23 +100,57 @@ class ReportPart(NamedTuple):
 
 
 class Portable(NamedTuple):
-    """A network that reads and writes ids, with what other engines need to run it and to be judged."""
+    """A network that writes ids, with what other engines need to run it and to be judged."""
 
     network: nn.Module
-    source: Any  # what turns a source into ids
+    source: Any  # its `encode` turns a source into ids, or into numbers that the network reads
     target: Tokenizer
     options: BeamOptions
     longest: int  # ids of a source that are read
-    score: Callable[[Sequence[str], Sequence[str]], Mapping[str, float]]  # of outputs and references; its own first
+    score: Callable[[Sequence[str], Sequence[Any]], Mapping[str, float]]  # of outputs and references; its own first
     aligning: Head | None = None  # the head that aligns words best, where it is known
     languages: tuple[str, str] | None = None  # what is translated into what
+    join: Callable[[Sequence[Any]], tuple[Tensor, Tensor]] = pad_sources  # encoded sources into a batch, with lengths
+
+
+class PortablePass(Protocol):
+    """A network that answers in one pass, with what other engines need to run it and to be judged.
+
+    A batch is a named tuple of tensors, whose names end with their shapes: `ids_BS` is the input `ids` of other
+    engines. What is told of a batch is tensors by the names of their outputs.
+    """
+
+    network: nn.Module
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What a program needs to know of its inputs and answers, ready for JSON."""
+
+    @property
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """Its tokenizers by the sides that they read or write."""
+
+    def batches(self, examples: Sequence[Any], size: int) -> Iterator[tuple[Any, list[int]]]:
+        """Yield examples in batches of some `size`, with their places."""
+
+    def compute(self, batch: Any) -> Mapping[str, Tensor]:
+        """Return what the network tells."""
+
+    def answer(self, batch: Any, told: Mapping[str, Tensor]) -> list[Any]:
+        """Return the answers that are told."""
+
+    def weigh(self, batch: Any, told: Mapping[str, Tensor], answers: Sequence[Any]) -> list[float]:
+        """Return log p of each answer, as it is told."""
+
+    def score(self, examples: Sequence[Any], answers: Sequence[Any]) -> Mapping[str, float]:
+        """Score answers; the run's own metric is first."""
 
 
 class ScoredSet(NamedTuple):
-    """Pairs that a run is scored on."""
+    """Pairs, or labelled examples, that a run is scored on."""
 
     name: str
-    pairs: list[Pair]
+    pairs: list[Any]
 
 
 class Result(Protocol):
@@ -154,6 +214,8 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
+    streams: bool = False  # `follow` tells an answer while it is written
+    num_terms: int = 0  # entries of its glossary
 
 
 class Predictor(Protocol):
@@ -183,6 +245,11 @@ class Predictor(Protocol):
     def predict_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Sequence[Result]]:
         """Return the `num_best` results for each input, best first."""
         return list(self.stream_best(inputs, *args, **options))
+
+    def follow(self, given: Any, tell: Callable[[str], None], /, **options: Any) -> Result:
+        """Answer one input, and tell each part of the answer's text as soon as it is written."""
+        del given, tell, options
+        raise UserError("stream: this model's task answers all at once")
 
     def read(self, source: Path | None) -> Iterator[Any]:
         """Read the inputs of a file, or of the standard input: a text a line."""
@@ -236,14 +303,22 @@ class Predictor(Protocol):
         """Return what it takes to test how far the model's attention may be trusted."""
         raise UserError("trust: this model doesn't read words by attention; allowed: text to text, classifiers")
 
-    def portable(self) -> Portable:
+    def read_scored(self, source: Path, target: Path | None) -> ScoredSet:
+        """Read what it may be scored on from files, as `evaluate` does."""
+        return ScoredSet(source.name, [pair for pair in self.read_pairs(source, target) if all(pair)])
+
+    def portable(self) -> Portable | PortablePass:
         """Return the network and what other engines need to run it."""
-        raise UserError("export: models of this task can't be exported; allowed: text to text")
+        raise UserError("export: models of this task can't be exported; allowed: text to text, labels, tags, captions")
 
     def with_searcher(self, make: Callable[[Portable], Searcher]) -> Predictor:
         """Return the same predictor, whose outputs another engine searches for."""
         del make
         raise UserError("engine: models of this task are run by torch alone; allowed: text to text")
+
+    def with_glossary(self, path: Path) -> Predictor:
+        """Return the same predictor, whose outputs have the terms of a file as it asks."""
+        raise UserError(f"{path}: models of this task take no glossary; allowed: text to text")
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Predictor:
@@ -262,6 +337,7 @@ class Route(NamedTuple):
     reads: str = "text"  # or "picture"
     options: type[RequestOptions] = RequestOptions
     reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
+    streams: bool = False  # an answer may be sent while it is written
     languages: Callable[[Any], tuple[str, str] | None] | None = None
     # of a task that may translate: from a config to what its run translates into what
 
@@ -274,7 +350,10 @@ class Task(NamedTuple):
     load: Callable[..., Predictor]  # (config, folder): a trained model, ready to predict
     examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
-    scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): of pairs; what `examine` scores
+    scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): what `examine` scores
+    calibrate: Callable[..., Mapping[str, str]] | None = None
+    # (config, predictor), at the end of a training: small files that the run gets then, name and text
+    inherited: Inherited | None = None  # what its runs take from the one they begin with; None: they begin with none
 
 
 def _words(given: Any) -> dict[str, TextSide]:

@@ -10,16 +10,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.status import Status
 
 from saccade.inspection.draw.heatmap import can_show
+from saccade.training.rate import Pace
 
 DOTS = "⠋"  # of the wheel that rich turns where there are more letters than ASCII's
 T = TypeVar("T")
 
 
 def show_progress(console: Console, rows: Iterable[T], what: str) -> Iterator[T]:
-    """The same rows, counted on a terminal while they go by."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield from bar.track(rows, description=what)
+    """Pass rows on and count them: a bar on a terminal, elsewhere a line now and then."""
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"))
+        with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+            yield from bar.track(rows, description=what)
+        return
+    pace = Pace()
+    for number, row in enumerate(rows, 1):
+        yield row
+        if number % 1000 == 0 and pace.is_due():
+            say(console, f"{what}: {number:,} so far")
 
 
 def busy(console: Console, what: str) -> Status:

@@ -97,7 +97,7 @@ class CapturedBackward:
         batch = pytree.tree_map_only(Tensor, self._own, batch)
         scale = None if is_whole else torch.zeros((), device=self.device)
         for parameter in self.parameters:
-            if self.adds and parameter.grad is None:
+            if self.adds and parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         step, chance = partial(self._step, batch, scale), torch.cuda.get_rng_state(self.device)
         warm_up(step, self.device)

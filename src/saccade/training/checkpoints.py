@@ -9,12 +9,13 @@ import re
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from saccade.errors import UserError
 from saccade.files import replace_file
@@ -76,9 +77,9 @@ def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:09d}.safetensors"
 
 
-def save_weights(path: Path, model: nn.Module, *, writes: bool = True) -> None:
-    """Write the weights alone, for prediction."""
-    weights = gather_shards(unique_state(model), keep=writes)
+def save_weights(path: Path, model: nn.Module, *, writes: bool = True, merges: bool = True) -> None:
+    """Write the weights alone, for prediction: those of adapters are part of the weights they adapt, if it `merges`."""
+    weights = gather_shards(merged_state(model) if merges else unique_state(model), keep=writes)
     if writes:
         with replace_file(path) as draft:
             _write(weights, draft, {})
@@ -183,6 +184,17 @@ def unique_state(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in model.state_dict(keep_vars=True).items():
         names.setdefault(tensor, name)
     return {name: tensor.detach().contiguous() for tensor, name in names.items()}
+
+
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return each tensor once, as the model computes with it: without adapters, which are added to their weights."""
+    state = unique_state(model)
+    for path, module in model.named_modules():
+        if parametrize.is_parametrized(module):
+            state = {name: tensor for name, tensor in state.items() if not name.startswith(f"{path}.parametrizations.")}
+            names = cast(nn.ModuleDict, module.parametrizations)
+            state |= {f"{path}.{name}": getattr(module, name).detach().contiguous() for name in names}
+    return state
 
 
 def _load_unique(weights: dict[str, Tensor], model: nn.Module, name: str) -> None:

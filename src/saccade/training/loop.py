@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from saccade.data.prefetch import Prefetcher
@@ -198,12 +199,12 @@ class Trainer:
                 self._run(validate, report, stop)
             except KeyboardInterrupt:
                 self._settle(report)
-                self._save()
+                self.save()
                 self.team.wait()  # one that ends early has the others killed
                 raise Interrupted from None
             finally:
                 self.batches.close()
-        self._save()
+        self.save()
         return self.progress
 
     def request_stop(self) -> None:
@@ -226,7 +227,7 @@ class Trainer:
             if self.progress.step % self.options.save_every == 0:
                 self._settle(report)
                 if not self.skipped_in_a_row:
-                    self._save()
+                    self.save()
             if any(self.team.sum_numbers(stop.is_requested or self.must_stop)):
                 raise KeyboardInterrupt
         self._settle(report)
@@ -302,7 +303,7 @@ class Trainer:
 
         self.model.eval()
         try:
-            with shards.unshard(self.model):
+            with shards.unshard(self.model), parametrize.cached():  # adapters are added once
                 return self.team.broadcast(measure)
         finally:
             self.model.train()
@@ -314,7 +315,8 @@ class Trainer:
     def _remember(self) -> None:
         """Save the weights of this validation, for the average at the end."""
         folder, writes = self.folder / "validated", self.team.is_first
-        checkpoints.save_weights(checkpoints.checkpoint_path(folder, self.progress.step), self.model, writes=writes)
+        path = checkpoints.checkpoint_path(folder, self.progress.step)
+        checkpoints.save_weights(path, self.model, writes=writes, merges=False)  # their average is copied back
         if writes:
             checkpoints.remove_old(folder, self.options.average_last)
 
@@ -334,7 +336,8 @@ class Trainer:
         self.progress.is_averaged = True
         return {**found, "averaged": self.options.average_last}
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write a checkpoint."""
         state = (self.model, self.optimizer, self.average.weights, self.progress)
         with self.rate.pause():
             checkpoints.save_checkpoint(self.checkpoints, *state, writes=self.team.is_first)

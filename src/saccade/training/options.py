@@ -22,7 +22,7 @@ class TrainingOptions:
     max_steps: int
     learning_rate: float
     warmup_steps: int
-    schedule: str = "inverse_square_root"
+    schedule: str = "cosine"
     optimizer: str = "adamw"
     accumulate: int = 1
     clip_norm: float = 1.0

@@ -1,4 +1,4 @@
-"""How many items a run computes in a second."""
+"""How many items a run computes in a second, and how often that is told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import final
 
 WINDOW = 10.0  # seconds
+TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 @final
@@ -39,3 +40,18 @@ class Rate:
             yield
         finally:
             self.paused += self.clock() - since
+
+
+@final
+class Pace:
+    """Tells when another line is due where no bar can be drawn: in a file, in a pipe."""
+
+    def __init__(self) -> None:
+        self.told = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Return whether the last line was long ago; if so, the next one is counted from now."""
+        now = time.monotonic()
+        if is_due := now - self.told >= TELL_EVERY:
+            self.told = now
+        return is_due

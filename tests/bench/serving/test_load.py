@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import subprocess
 from collections import Counter
@@ -12,11 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 from runs import make_run
-from saccade.bench.serving.http_client import Reply, RunningServer
+from saccade.bench.serving.attacks import WAYS, Attack, attacks
+from saccade.bench.serving.http_client import Connection, Reply, RunningServer
 from saccade.bench.serving.load import Clients, LoadReport, Tally
-from saccade.bench.tables import of_serving
+from saccade.bench.serving.resistance import AttackRow
+from saccade.bench.tables import of_attacks, of_serving
 from saccade.cli import app
 from saccade.serving.models import LanguagePair
+from saccade.serving.settings import Settings
 
 RUNNER = CliRunner()
 
@@ -53,6 +58,70 @@ def test_a_small_load(tmp_path: Path) -> None:
         assert [found[load][key] for key in ("errors", "lost", "swapped", "wrong")] == [0] * 4
     assert [row["requests"] for row in found["memory"]] == list(range(0, 31, 3))
     assert all(row["mebibytes"] > 10 for row in found["memory"])
+
+
+@pytest.mark.usefixtures("quick_start")
+def test_attacks_on_a_small_server(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr", "decoding.beam=1")
+    texts = tmp_path / "texts"
+    texts.write_text("a b\nc d e\nf\n", encoding="utf-8")
+    few = ["--clients", "3", "--seconds", "1", "--quiet", "1", "--pause", "0.05", "--kinds", "letters,slow heads"]
+    result = RUNNER.invoke(app, ["bench", "attack", str(run), "--texts", str(texts), *few, "--json"])
+    found = json.loads(result.stdout)
+    assert [row["attack"] for row in found] == ["letters", "slow heads"]
+    for row in found:
+        assert row["times"] == row["attacked"]["p99"] / row["quiet"]["p99"]
+        for load in ("quiet", "attacked"):
+            assert row[load]["answers"] > 0
+            assert [row[load][key] for key in ("refused", "errors", "lost", "swapped", "wrong")] == [0] * 5
+    assert result.exit_code == any(row["bad"] for row in found)
+
+
+def test_an_attack_is_bad_where_others_wait_long_or_lose_something() -> None:
+    quiet = Tally([0.1], Counter({200: 1}), elapsed=1)
+    waiting, refused = Tally([0.6], Counter({200: 1}), elapsed=1), Tally([0.1], Counter({200: 1, 429: 1}), elapsed=1)
+    rows = [AttackRow(name, quiet, found) for name, found in (("a", quiet), ("b", waiting), ("c", refused))]
+    assert [row.is_bad for row in rows] == [False, True, True]
+    assert list(of_attacks(rows).columns[5].cells) == ["1.0", "6.0", "1.0"]
+
+
+@pytest.mark.parametrize(("way", "num_sent", "is_open"), [("leave", 7, False), ("ignore", 7, True), ("hold", 6, True)])
+def test_what_an_attacker_does(way: str, num_sent: int, is_open: bool) -> None:
+    """`leave` sends all and closes, `ignore` sends all and stays, `hold` stays without the last byte."""
+
+    async def test() -> None:
+        seen: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"POST /there HTTP/1.1\r\n")
+            body = await reader.readexactly(num_sent)
+            with contextlib.suppress(TimeoutError):
+                body += await asyncio.wait_for(reader.read(1), 0.3)
+            await seen.put((len(body), not reader.at_eof()))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        connection = await Connection.open(*server.sockets[0].getsockname(), address="127.0.0.3")
+        task = asyncio.create_task(WAYS[way](connection, Attack("/there", b"1234567", 1, way)))
+        if way == "leave":
+            await task
+            connection.close()
+        assert await seen.get() == (num_sent, is_open)
+        task.cancel()
+        connection.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_attacks_stay_within_what_is_allowed() -> None:
+    """Else they would be refused at the door."""
+    for name, attack in attacks(LanguagePair("en", "fr")).items():
+        largest = 64 * 1024 + 16 * Settings().max_characters if attack.path != "/v1/look" else Settings().max_body
+        assert len(attack.body) <= largest, name
+        if attack.path in ("/translate", "/detect") and attack.body:
+            assert len(json.loads(attack.body)["q"]) <= Settings().max_characters, name
 
 
 def test_the_table() -> None:

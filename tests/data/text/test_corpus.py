@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.text.corpus import Corpus, Pair, PairColumns, clean, read_lines, read_side
+from saccade.data.text.corpus import Corpus, Pair, PairColumns, PartOfPairs, clean, read_lines, read_side
 from saccade.errors import UserError
 
 
@@ -180,5 +180,11 @@ def test_a_header_is_no_pair(tmp_path: Path) -> None:
         UserError, match=r"x:1: 'source' and 'target' look like a header.* remove the line from both files"
     ):
         list(Corpus(str(tmp_path / "x"), str(tmp_path / "y")).pairs())
+    (tmp_path / "c.tsv").write_text(
+        "source\ttarget\n" + "".join(f"{n}\t{n} {n}\n" for n in range(40)), encoding="utf-8"
+    )
+    for part in (PartOfPairs(1 << 60, is_held_out=True), PartOfPairs(1 << 60, is_held_out=False)):
+        with pytest.raises(UserError, match=r"c.tsv:1: "):
+            list(Corpus(str(tmp_path / "c.tsv"), columns=PairColumns(given=(0, 1)), part=part).pairs())
     (tmp_path / "b.tsv").write_text("english\tanglais\nsource\tsource\n", encoding="utf-8")
     assert len(list(Corpus(str(tmp_path / "b.tsv")).pairs())) == 2

@@ -85,6 +85,8 @@ def test_a_part_has_as_many_sentences_as_fit() -> None:
         (["A cat. It sleeps.", "A dog. It eats.", "One."], False, "documents"),
         (["A cat. It sleeps.", "A dog. It eats.", "One."], True, "documents"),
         (["Who is it?", "A cat sleeps.", "jump"], False, "sentences"),
+        (["Who is it?"] * 9 + ["Ann is here. Who is it?"], False, "anything"),  # an answer needs both
+        (["Who is it?"] * 9 + ["Ann is here. Who is it?"], True, "sentences"),
         (["jump twice", "walk left", "Run!"], True, "sentences"),
         (["jump twice", "walk left", "Run!"], False, "anything"),
         (["mouse", "house"], False, "anything"),

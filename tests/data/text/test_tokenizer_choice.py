@@ -18,6 +18,7 @@ def texts(num_words: int, words: list[str], joined: str = " ") -> list[str]:
     return [joined.join(DRAW.choices(words, k=num_words)) for _ in range(200)]
 
 
+HANZI = ["".join(map(chr, DRAW.choices(range(0x4E00, 0x5000), k=4))) for _ in range(200)]
 TAGGED = [f"{lemma} V;{tag}" for lemma, tag in zip(NEW, ["PST", "PRS"] * 200, strict=True)]
 SPLIT_TAGS = [f"{lemma} V {tag} 3 SG" for lemma, tag in zip(NEW, ["PST", "PRS"] * 200, strict=True)]
 
@@ -36,6 +37,8 @@ SPLIT_TAGS = [f"{lemma} V {tag} 3 SG" for lemma, tag in zip(NEW, ["PST", "PRS"] 
         (texts(12, SOME), texts(12, FEW), ("unigram", "words")),  # tags
         (texts(12, NEW), NEW, ("unigram", "unigram")),  # a word of the sentence
         (texts(12, NEW), texts(12, NEW), ("unigram", "unigram")),
+        (HANZI, texts(4, SOME), ("characters", "unigram")),  # how words without spaces are said
+        (texts(4, SOME), HANZI, ("unigram", "characters")),
         (texts(12, ["我们", "喜欢", "书"], ""), texts(12, NEW), ("unigram", "unigram")),
         ([], [], ("unigram", "unigram")),
         (["a b"] * 9, ["b a"] * 9, ("unigram", "unigram")),  # too few to tell

@@ -101,9 +101,18 @@ def test_a_light_background_gets_light_colours(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_spread_thin_can_have_the_full_shade() -> None:
     console = Console(width=60)
     with console.capture() as captured:
-        names = {"queries": ["a"], "keys": ["one", "two"]}
-        console.print(heatmap.in_terminal(torch.tensor([[0.1, 0.05]]), console=console, most=0.1, **names))
+        weights = torch.tensor([[0.1, 0.05]])
+        console.print(heatmap.in_terminal(weights, queries=["a"], keys=["one", "two"], console=console, most=0.1))
     assert captured.get().splitlines()[1] == "a ███ ▒▒▒"
+
+
+def test_long_queries_take_the_room_that_the_keys_leave() -> None:
+    console = Console(width=40)
+    for longest, width in {12: 12, 30: 30, 90: 40 - 2 * 6 - 1}.items():
+        with console.capture() as captured:
+            weights, keys = torch.tensor([[1.0, 0.0]]), ["hop 1", "hop 2"]
+            console.print(heatmap.in_terminal(weights, queries=["x" * 50], keys=keys, console=console, longest=longest))
+        assert captured.get().splitlines()[1].index("█") == min(width, 27) + 1
 
 
 def test_pictures_spell_words_as_they_are(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from saccade.attention.positions import Positions, Sinusoidal
 from saccade.data.packing import PackedRow
+from saccade.layers import embedding as layers
 from saccade.layers.embedding import embed
-from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.ops.embedding import EmbeddingGradientInputs, embedding, embedding_backward
 from saccade.ops.kernels.columns import ColumnBlocks
@@ -93,7 +93,7 @@ def test_a_packed_step_equals_the_plain_step(num_tables: int, monkeypatch: pytes
     ]
     found = []
     for is_fused in (False, True):
-        monkeypatch.setattr(transformer, "is_fused", lambda _, answer=is_fused: answer)
+        monkeypatch.setattr(layers, "is_fused", lambda _, answer=is_fused: answer)
         for _ in range(2):  # the second is added to the first
             vectors_1TD = model.forward_packed(*rows)
             loss, _ = smoothed_cross_entropy(vectors_1TD[0], model.output.weight, rows[1].ids_1T[0], smoothing=0.1)

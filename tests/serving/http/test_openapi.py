@@ -18,13 +18,14 @@ CHOSEN = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
     "negative_data_rejection",
 )  # fmt: skip
-OF_THE_MODEL = ("/v1/look", "/v1/caption", "/v1/glimpse", "/v1/translate", "/v1/classify")
-"""What they take depends on the model, on languages that fit, or on a picture that nobody draws by chance."""
+OF_THE_MODEL = ("/v1/look", "/v1/caption", "/v1/glimpse", "/v1/translate", "/v1/classify", "/v1/write")
+"""What they take depends on the model, on options that fit, or on a picture that nobody draws by chance."""
 EXAMPLES, SLOWEST = 15, 20.0
 ROUTES = [
     ("POST", "/translate"), ("POST", "/detect"), ("POST", "/suggest"), ("GET", "/languages"),
     ("GET", "/frontend/settings"), ("POST", "/v1/translate"), ("POST", "/v1/look"), ("POST", "/v1/classify"),
-    ("POST", "/v1/tag"), ("POST", "/v1/caption"), ("POST", "/v1/glimpse"), ("GET", "/v1/models"), ("GET", "/health"),
+    ("POST", "/v1/tag"), ("POST", "/v1/caption"), ("POST", "/v1/glimpse"), ("POST", "/v1/write"),
+    ("GET", "/v1/models"), ("GET", "/health"),
     ("GET", "/ready"), ("GET", "/metrics"),
 ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from saccade.errors import UserError
+from saccade.serving import app
 from saccade.serving.http import lifetimes, protocol
 from saccade.serving.http.responses import Refusal
 from saccade.serving.http.security import Keys, read_keys
@@ -103,6 +104,51 @@ def test_bodies_are_counted_as_they_come_in(translating: list[ServedRun]) -> Non
         assert unannounced.startswith(b"HTTP/1.1 413 ")
         enough = {**ASKED, "x": "x" * 4000}
         assert small.client.post("/translate", json=enough).status_code == 200
+
+
+def test_a_body_of_many_values_is_not_read(translating: list[ServedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON is read in the event loop, and a million numbers take seconds; no text has so many commas."""
+    monkeypatch.setattr(app, "OTHER_VALUES", 10)
+    with serving(translating[:1], max_characters=1000, max_texts=50) as small:
+        right = {"q": ",".join("abcd" * 100), "source": "en", "target": "fr"}
+        assert small.post("/translate", **right).status_code == 200
+        found = small.post("/v1/look", text="a", heads=[0] * 1100)
+        assert (found.status_code, found.json()) == (413, {"error": "Invalid request: the body has too many values"})
+        picture = {"image": ("picture.png", b"," * 5000)}
+        assert small.client.post("/v1/caption", files=picture).status_code == 400  # but not 413: a file has no values
+
+
+def test_keys_in_headers_are_checked_before_the_body(translating: list[ServedRun]) -> None:
+    with serving(translating[:1], keys=(KEY,)) as guarded:
+        head = HEAD.replace(b"/translate", b"/v1/translate") + b"Content-Length: 5000\r\n"
+        assert raw(guarded.port, head + b"\r\n").startswith(b"HTTP/1.1 401 ")  # no byte of the body was sent
+        assert raw(guarded.port, head + b"X-API-Key: wrong horse\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+
+
+def test_requests_have_names(translating: list[ServedRun], capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(translating, keys=(KEY,), quiet=False) as server:
+        for number, name in enumerate(("req-1.a/b", "x" * 129, 'a"b', "")):
+            headers = {"X-Request-ID": name, "X-API-Key": KEY} if name else {"X-API-Key": KEY}
+            found = server.client.post("/translate", json=ASKED, headers=headers)
+            assert (found.headers["x-request-id"] == name) == (number == 0)
+            assert len(found.headers["x-request-id"]) == (9 if number == 0 else 16)
+        names = [server.client.get("/health").headers["x-request-id"] for _ in range(2)]
+        assert names[0] != names[1]
+        refused = server.client.post("/nowhere", headers={"Host": "evil.example", "X-Request-ID": "mine"})
+        assert refused.headers["x-request-id"] == "mine"
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    first = next(line for line in lines if line["event"] == "request")
+    assert {name: first[name] for name in ("id", "route", "status", "model", "characters", "key")} == {
+        "id": "req-1.a/b", "route": "/translate", "status": 200, "model": "there", "characters": 5, "key": 1,
+    }  # fmt: skip
+    assert "model" not in next(line for line in lines if line.get("id") == "mine")
+
+
+def test_guesses_of_a_key_are_counted_everywhere(translating: list[ServedRun]) -> None:
+    with serving(translating[:1], keys=(KEY,), rate=2) as guarded:
+        found = [guarded.client.get("/metrics", headers={"X-API-Key": "a wrong key"}).status_code for _ in range(3)]
+        assert found == [403, 403, 429]
+        assert guarded.client.get("/metrics", headers={"X-API-Key": KEY}).status_code == 200
 
 
 def test_an_address_may_end_with_a_slash_and_head_is_get_without_a_body(served: Serving) -> None:

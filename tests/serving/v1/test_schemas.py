@@ -14,7 +14,14 @@ MANY = 3_000_000
 
 @pytest.mark.parametrize(
     "given",
-    [{"q": [0] * MANY}, {"q": ["a"] * MANY}, {"q": "a", "kinds": ["x"] * MANY}, {"q": "a", "heads": ["x"] * MANY}],
+    [
+        {"q": [0] * MANY},
+        {"q": ["a"] * MANY},
+        {"q": "a", "kinds": ["x"] * MANY},
+        {"q": "a", "heads": ["x"] * MANY},
+        {"q": "a", **{f"unknown {number}": 0 for number in range(MANY // 10)}},
+    ],
+    ids=["numbers", "texts", "kinds", "heads", "fields"],
 )
 def test_a_long_list_makes_few_errors(given: dict[str, object]) -> None:
     request = schemas.TranslateRequest if "q" in given else schemas.LookRequest

@@ -37,7 +37,7 @@ def test_models_are_listed_with_what_they_can_do(all_served: Serving) -> None:
     tasks = {model["name"]: model["task"] for model in found}
     assert tasks == {
         "there": "translate", "back": "translate", "labels": "classify", "tags": "tag", "glimpses": "glimpse",
-        "shapes": "caption",
+        "shapes": "caption", "texts": "write",
     }  # fmt: skip
     there = found[0]
     assert there["languages"]["target"] == {"code": "fr", "name": "French"}

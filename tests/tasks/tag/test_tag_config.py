@@ -84,7 +84,7 @@ def test_further_columns_are_learned_from(tmp_path: Path) -> None:
     assert model.evaluate([tmp_path / "valid.txt"]).scores["accuracy"] == 100
     (tmp_path / "x.tsv").write_text("same\tdown\tA\nsame\tup\tA\n")
     assert [one.tags for one in model.predict(model.read(tmp_path / "x.tsv"))] == [("B", "A")]
-    with pytest.raises(UserError, match=r"this model reads words and 1 further columns \(data.feature_columns\)"):
+    with pytest.raises(UserError, match=r"this model reads words with 1 further column \(data.feature_columns\)"):
         model.predict(["same same"])
 
 

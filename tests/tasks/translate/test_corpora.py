@@ -148,9 +148,7 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         assert all((one.source[row] == other.source[row]).all() for row in range(60))
     assert any(len(first[0].source[row]) != len(first[1].source[row]) for row in range(60))
     assert both[0].decode(first[0].source[7].tolist()) == "the cat number 7"
-    batches = bucket_pairs(*first, tokens_per_batch=200, seed=1, weights=corpora.shares(config.data, len(first))).epoch(
-        0
-    )
+    batches = bucket_pairs(*first, tokens_per_batch=200, seed=1, weights=corpora.shares(config.data, first)).epoch(0)
     assert sum(map(len, batches)) == pytest.approx(60, abs=8)
 
 

@@ -14,6 +14,8 @@ from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
+from saccade.tasks.translate import coverage
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 
 WORDS = ("red", "green", "blue", "small", "large")
 PAIRS = [f"{a} {b}\t{b} {a}" for a in WORDS for b in WORDS]
@@ -42,7 +44,7 @@ def said(config: Any, folder: Path) -> list[str]:
         train.train(config, folder / "run", console)
     styled = console.export_text(styles=True).splitlines()
     lines = [line.replace("\x1b[33m", "!").replace("\x1b[0m", "") for line in styled]
-    words = ("too long", "too_long", "longer", " cut ", "their first")
+    words = ("max_length.source:", "too long", "too_long", "longer", " cut ", "their first")
     return [line for line in lines if any(word in line for word in words)]
 
 
@@ -96,6 +98,41 @@ def test_each_side_has_its_length_and_either_may_be_cut(tmp_path: Path) -> None:
     assert said(config, tmp_path) == [
         "!100% of the targets (225 of 226) are cut to their first tokens: data.max_length.target (1)"
     ]
+
+
+def document(num_words: int, target: str = "blue") -> str:
+    return f"{'red ' * num_words}\t{target}"
+
+
+def test_sources_are_read_as_far_as_nearly_all_of_them_go(tmp_path: Path) -> None:
+    documents = [*[document(270)] * 3, document(900)]
+    config = config_of(tmp_path, [*PAIRS * 12, *documents], PAIRS[:1], max_length={"target": 4})
+    assert said(config, tmp_path) == [
+        "max_length.source: 320 tokens (what nearly all sources need)",
+        "0.3% of the sources (1 of 304) are cut to their first tokens: data.max_length.source (320)",
+    ]
+    settled = config_file.load_config(tmp_path / "run" / "config.yaml").data
+    assert (settled.max_length.source, settled.too_long.source) == (320, "cut")
+
+
+@pytest.mark.parametrize(
+    ("documents", "training", "most"),
+    [
+        ([document(270)] * 2, {}, 256),  # 0.7% of all
+        ([document(270, "red " * 9)] * 9, {}, 256),  # their targets are too long, too
+        ([document(9000)] * 9, {}, 4095),
+        ([document(9000)] * 9, {"tokens_per_batch": 300}, 299),
+        ([document(9000)] * 9, {"tokens_per_batch": 100}, 256),
+    ],
+)
+def test_no_more_is_read_than_needed_or_possible(
+    documents: list[str], training: dict[str, Any], most: int, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, [*PAIRS * 12, *documents], PAIRS, max_length={"target": 4})
+    config = config.model_copy(update={"training": config.training.model_copy(update=training)})
+    both = prepare_tokenizers(config, tmp_path)
+    settled = coverage.settle_lengths(config, both, Console(quiet=True))
+    assert settled.data.max_length.source == most
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_kinds_and_sizes_that_suit_the_text_are_chosen_said_and_kept(tmp_path: P
     runs.train(config_file.check_config(content, "test"), run, said)
     lines = said.export_text().splitlines()
     assert lines[:3] == [
-        "tokenizer: characters (single words, mostly new ones) for sources, words (few different words) for targets",
+        "tokenizer: characters (few letters or words, mostly new) for sources, words (few different words) for targets",
         "vocabulary of the sources: 19 tokens",
         "vocabulary of the targets: 19 tokens",
     ]

@@ -33,6 +33,7 @@ def config(folder: Path) -> Path:
             "accumulate": 2,
             "warmup_steps": 2,
             "learning_rate": 0.01,
+            "schedule": "constant",  # the same however long it trains
             "validate_every": 3,
             "ema": 0.9,
             "average_last": 2,

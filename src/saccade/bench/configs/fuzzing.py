@@ -1,4 +1,7 @@
-"""Train with mutated configs and data files, in this process: each must be refused in one line, or trained."""
+"""Train with mutated configs and data files, and use runs with mutated inputs, in this process.
+
+Each must be refused in one line, or do its work; what is refused leaves nothing, and what uses a run changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from saccade.cli import main
 PATIENCE = 60.0  # seconds of work, which a busy machine does not lengthen; more is a hang
 LONGEST = 600.0  # seconds by the clock, for what waits for ever
 MAX_BYTES = 12 << 30  # of memory: more is refused by the system
+RUN = Path("runs", "case")  # in the folder of a case
 ALWAYS = ("training.max_steps=2", "training.validate_every=2", "training.tensorboard=false", "device=cpu")
 
 
@@ -71,24 +75,60 @@ def fuzz_configs(
 def _try_case(folder: Path, chance: random.Random) -> CaseResult:
     name = chance.choice(sorted(samples.SAMPLES))
     content = samples.SAMPLES[name](folder)
-    if chance.random() < 0.4 and (files := sorted(path for path in folder.iterdir() if path.is_file())):
+    way = chance.random()
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    began = time.process_time()
+    if way < 0.2:
+        what, code, problem = _use(folder, content, chance)
+    elif way < 0.45 and files:
         what = mutations.change_file(chance.choice(files), chance)
-        config = yaml.safe_dump(content).encode()
+        code, problem = _train(folder, yaml.safe_dump(content).encode())
     else:
         config, what = mutations.change_config(content, samples.known_fields(content), chance)
-    (folder / "case.yaml").write_bytes(config)
-    before = set(folder.rglob("*"))
-    began = time.process_time()
-    code, problem = _train(folder)
-    problem = problem or _leftovers(folder, before, code)
+        code, problem = _train(folder, config)
     return CaseResult(f"{name}: {what}", code, time.process_time() - began, problem)
 
 
-def _train(folder: Path) -> tuple[int | None, str | None]:
-    """Run the command; return its exit code, and what was wrong with how it ended."""
+def _train(folder: Path, config: bytes) -> tuple[int | None, str | None]:
+    """Train; return the exit code, and what was wrong with how it ended."""
+    (folder / "case.yaml").write_bytes(config)
+    before = set(folder.rglob("*"))
+    code, problem = _command("train", str(folder / "case.yaml"), *ALWAYS, "--run", str(folder / RUN))
+    return code, problem or _leftovers(folder, before, code)
+
+
+def _use(folder: Path, content: dict[str, Any], chance: random.Random) -> tuple[str, int | None, str | None]:
+    """Train as the sample says, change one of the files that it leaves or has learned from, and use the run."""
+    code, problem = _train(folder, yaml.safe_dump(content).encode())
+    run = folder / RUN
+    if code or problem is not None:
+        return "before any change", code, problem or "a valid config is refused"
+    changed = chance.choice(sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size))
+    what = mutations.change_file(changed, chance)
+    inputs = ("--input", str(chance.choice(sorted(path for path in folder.iterdir() if path.is_file()))))
+    for command in (("predict", *inputs, "--json"), ("evaluate", "--json"), ("look", *inputs)):
+        before = _contents(run)
+        code, problem = _command(command[0], str(run), *command[1:])
+        if problem is None and _contents(run) != before:
+            problem = "it wrote into the run"
+        if problem is not None:
+            break
+    return f"{command[0]}, {what}", code, problem
+
+
+def _contents(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+
+
+def _command(*arguments: str) -> tuple[int | None, str | None]:
+    """Run a command; return its exit code, and what was wrong with how it ended."""
     said, errors = io.StringIO(), io.StringIO()
-    arguments = ["saccade", "train", str(folder / "case.yaml"), *ALWAYS, "--run", str(folder / "runs" / "case")]
-    with _limits(), _argv(arguments), contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
+    with (
+        _limits(),
+        _argv(["saccade", *arguments]),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(errors),
+    ):
         try:
             main()
             code = 0
@@ -99,7 +139,8 @@ def _train(folder: Path) -> tuple[int | None, str | None]:
         except Exception:
             return None, traceback.format_exc()
     lines = errors.getvalue().splitlines()
-    if code == 2 and len(lines) != 1:
+    is_one = len(lines) == 1 or (arguments[0] != "train" and lines and lines[-1].startswith("saccade: "))
+    if code == 2 and not is_one:
         return code, f"{len(lines)} lines instead of one: {errors.getvalue()}"
     if code not in (0, 2) and "the loss" not in errors.getvalue():
         return code, f"exit code {code}: {errors.getvalue()}"
@@ -111,7 +152,7 @@ def _leftovers(folder: Path, before: set[Path], code: int | None) -> str | None:
     drafts = [path for path in folder.rglob(".*-*") if path not in before]
     if drafts:
         return f"half-written: {drafts[0]}"
-    run = folder / "runs" / "case"
+    run = folder / RUN
     if code == 2 and run.exists():
         return f"a refused run left {sorted(path.name for path in run.iterdir())}"
     wanted = ("model.safetensors", "config.yaml", "report.html")

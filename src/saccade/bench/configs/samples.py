@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import json
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import yaml
+from PIL import Image
 from pydantic import BaseModel
 
 from saccade.tasks import TASKS
@@ -25,7 +28,8 @@ def _aligned(folder: Path) -> dict[str, Any]:
     for side, name in enumerate(("en", "fr")):
         (folder / f"train.{name}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), "utf-8")
     files = {"source": f"{folder}/train.en", "target": f"{folder}/train.fr"}
-    return {"data": {"train": files, "valid": files}, "tokenizer": {"kind": "words"}, "model": SMALL}
+    data = {"train": files, "valid": files, "test": files}
+    return {"data": data, "tokenizer": {"kind": "words"}, "model": SMALL}
 
 
 def _tsv(folder: Path) -> dict[str, Any]:
@@ -65,10 +69,93 @@ def _labels(folder: Path) -> dict[str, Any]:
     }
 
 
+def _csv(folder: Path) -> dict[str, Any]:
+    rows = "".join(f'{number},"{source}, {number}","{target}"\n' for number, (source, target) in enumerate(PAIRS))
+    (folder / "rows.csv").write_text(f"id,question,reply\n{rows}", "utf-8")
+    tokenizer = {"source": {"kind": "characters"}, "target": {"kind": "words"}, "shared": False}
+    columns = {"source": "question", "target": "reply"}
+    data = {"train": {"source": f"{folder}/rows.csv"}, "valid": 0.3, "columns": columns}
+    return {"data": data, "tokenizer": tokenizer, "model": SMALL}
+
+
+def _sound(folder: Path) -> dict[str, Any]:
+    """Lists of recordings, one of them of 24 bits and two channels."""
+    chance = np.random.default_rng(1)
+    for number in range(4):
+        width, channels = (3, 2) if number == 3 else (2, 1)
+        with wave.open(str(folder / f"{number}.wav"), "wb") as file:
+            file.setparams((channels, width, 8000, 0, "NONE", ""))
+            file.writeframes(chance.bytes(1600 * width * channels))
+    (folder / "rows.tsv").write_text("".join(f"{number}.wav\t{number % 2}\n" for number in range(4)), "utf-8")
+    files = {"source": f"{folder}/rows.tsv"}
+    model = {"kind": "rnn", "attention": "bahdanau", "width": 8, "embedding_width": 4}
+    features = {"rate": 8000, "num_mels": 8, "subsampling": "pyramid"}
+    data = {"train": files, "valid": files, "test": files}
+    return {"input": "features", "data": data, "features": features, "tokenizer": {"kind": "words"}, "model": model}
+
+
+def _topics(folder: Path) -> dict[str, Any]:
+    """Several labels at once."""
+    rows = [{"topics": topics, "body": f"a {' '.join(topics)} b"} for topics in ([], ["x"], ["y"], ["x", "y"])]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 3), "utf-8")
+    columns = {"label": "topics", "text": "body"}
+    files = {"train": f"{folder}/rows.jsonl", "valid": 0.3, "test": f"{folder}/rows.jsonl"}
+    data = {**files, "separator": ",", "columns": columns}
+    return {**yaml.safe_load("task: classify"), "data": data, "model": {"kind": "bag", "embedding_width": 3}}
+
+
+def _dialogues(folder: Path) -> dict[str, Any]:
+    rows = "".join(f"{number // 3},{number % 2},say {number},{'ab'[number % 2]}\n" for number in range(12))
+    (folder / "rows.csv").write_text(f"talk,who,what,act\n{rows}", "utf-8")
+    columns = {"dialogue": "talk", "speaker": "who", "text": "what", "label": "act"}
+    files = dict.fromkeys(("train", "valid", "test"), f"{folder}/rows.csv")
+    data = {**files, "context": 2, "columns": columns}
+    return {
+        **yaml.safe_load("task: classify"),
+        "data": data,
+        "model": {"width": 4, "embedding_width": 3, "context_width": 4},
+    }
+
+
 def _tags(folder: Path) -> dict[str, Any]:
     (folder / "rows.txt").write_text("a B-X\nb O\nc I-X\n\n" * 4, "utf-8")
     data = {"train": f"{folder}/rows.txt", "valid": f"{folder}/rows.txt"}
     return {**yaml.safe_load("task: tag"), "data": data, "model": {"width": 4, "word_width": 3, "character_width": 4}}
+
+
+def _tag_pairs(folder: Path) -> dict[str, Any]:
+    """Words and tags in two files; the validation set is JSONL."""
+    (folder / "rows.words").write_text("a b c\nd e\n" * 4, "utf-8")
+    (folder / "rows.tags").write_text("B-X O B-Y\nO O\n" * 4, "utf-8")
+    (folder / "rows.jsonl").write_text('{"tokens": ["a", "b"], "tags": ["B-X", "O"]}\n' * 3, "utf-8")
+    train = {"words": f"{folder}/rows.words", "tags": f"{folder}/rows.tags"}
+    data = {"train": train, "valid": f"{folder}/rows.jsonl", "test": f"{folder}/rows.jsonl"}
+    return {**yaml.safe_load("task: tag"), "data": data, "model": {"width": 4, "word_width": 3, "character_width": 4}}
+
+
+def _tag_features(folder: Path) -> dict[str, Any]:
+    (folder / "rows.txt").write_text("word pos kind\na N B-X\nb V O\nc N I-X\n\nd V O\n\n", "utf-8")
+    columns = {"word_column": "word", "tag_column": "kind", "feature_columns": ["pos"]}
+    data = {"train": f"{folder}/rows.txt", "valid": f"{folder}/rows.txt", "test": f"{folder}/rows.txt", **columns}
+    return {
+        **yaml.safe_load("task: tag"),
+        "data": data,
+        "model": {"width": 4, "word_width": 3, "character_width": 4, "feature_width": 2},
+    }
+
+
+def _pictures(folder: Path) -> dict[str, Any]:
+    """Captions of picture files: 8 bits, 16 bits, colours."""
+    chance = np.random.default_rng(1)
+    gray = chance.integers(0, 65536, (9, 7), dtype=np.uint16)
+    Image.fromarray(gray).save(folder / "a.png")
+    Image.fromarray((gray >> 8).astype(np.uint8)).save(folder / "b.png")
+    Image.fromarray(chance.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / "c.jpg")
+    (folder / "rows.tsv").write_text("a.png\t0\ta dog .\nb.png\t0\ta cat .\nc.jpg\t0\ttwo cats .\n", "utf-8")
+    files = {"captions": f"{folder}/rows.tsv", "pictures": str(folder)}
+    data = {"kind": "pictures", "side": 16, "train": files, "valid": files, "test": files}
+    model = {"width": 8, "embedding_width": 4}
+    return {**yaml.safe_load("task: caption"), "data": data, "model": model, "decoding": {"max_length": 5}}
 
 
 def _shapes(folder: Path) -> dict[str, Any]:
@@ -94,9 +181,16 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "aligned": _aligned,
     "tsv": _tsv,
     "jsonl": _jsonl,
+    "csv": _csv,
+    "sound": _sound,
     "labels": _labels,
+    "topics": _topics,
+    "dialogues": _dialogues,
     "tags": _tags,
+    "tag_pairs": _tag_pairs,
+    "tag_features": _tag_features,
     "shapes": _shapes,
+    "pictures": _pictures,
     "glimpses": _glimpses,
 }
 

@@ -173,9 +173,16 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
     return (None, True, False, chance.choice(numbers), _text(chance), picture, chance.choice(codes), "")[kind]
 
 
-async def fuzz(where: RunningServer, count: int, *, seed: int = 1, clients: int = 16) -> FuzzReport:
-    """Send `count` requests from several clients at once."""
-    todo = generate_requests(count, seed)
+async def fuzz(
+    where: RunningServer,
+    count: int,
+    *,
+    seed: int = 1,
+    clients: int = 16,
+    say: Callable[[int], None] = lambda done: None,
+) -> FuzzReport:
+    """Send `count` requests from several clients at once; `say` is told the number of each that is sent."""
+    todo = _count_aloud(generate_requests(count, seed), say)
     found = list(await asyncio.gather(*(_client(where, todo) for _ in range(clients))))
     return FuzzReport(
         sum((one.statuses for one in found), Counter()),
@@ -185,11 +192,17 @@ async def fuzz(where: RunningServer, count: int, *, seed: int = 1, clients: int 
     )
 
 
+def _count_aloud(todo: Iterator[FuzzRequest], say: Callable[[int], None]) -> Iterator[FuzzRequest]:
+    for number, one in enumerate(todo, 1):
+        say(number)
+        yield one
+
+
 async def _client(where: RunningServer, todo: Iterator[FuzzRequest]) -> FuzzReport:
     statuses, bad, slowest, hung = Counter[int](), list[FuzzRequest](), 0.0, 0
     for one in todo:
         started = time.perf_counter()
-        connection = await Connection.open(where)
+        connection = await Connection.open(where.host, where.port)
         try:
             reply = await asyncio.wait_for(connection.post(*one), PATIENCE)
             statuses[reply.status] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -73,18 +74,45 @@ class Connection:
         self._reader, self._writer, self._host = reader, writer, host
 
     @classmethod
-    async def open(cls, server: RunningServer) -> Connection:
-        return cls(*await asyncio.open_connection(server.host, server.port), f"{server.host}:{server.port}")
+    async def open(cls, host: str, port: int, *, address: str | None = None, window: int | None = None) -> Connection:
+        """Connect from an address of this machine; `window` bounds the bytes that are taken before they are read."""
+        connection = socket.socket()
+        try:
+            connection.setblocking(False)
+            if window is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+            if address is not None:
+                connection.bind((address, 0))
+            await asyncio.get_running_loop().sock_connect(connection, (host, port))
+            streams = await asyncio.open_connection(sock=connection)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(*streams, f"{host}:{port}")
 
     async def post(self, path: str, body: bytes, kind: str = "application/json") -> Reply:
         """Send a request, and wait for the answer."""
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        self._writer.write(head.encode("latin-1") + body)
+        self._writer.write(self._request(path, body, kind))
         lines = (await self._reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
         length = next(int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:"))
         return Reply(int(lines[0].split()[1]), await self._reader.readexactly(length))
+
+    async def send(self, path: str, body: bytes, *, leave_out: int = 0) -> None:
+        """Send a request but for its last bytes, and wait for nothing."""
+        request = self._request(path, body, "application/json")
+        self._writer.write(request[: len(request) - leave_out])
+        await self._writer.drain()
+
+    async def read_to_end(self) -> None:
+        """Read until the server closes."""
+        while await self._reader.read(1 << 16):
+            pass
+
+    def _request(self, path: str, body: bytes, kind: str) -> bytes:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode("latin-1") + body
 
     def close(self) -> None:
         self._writer.close()

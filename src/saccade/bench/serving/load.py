@@ -28,6 +28,8 @@ from saccade.tasks.translate.predictor import Translator
 BUSY, FINE = 429, 200
 MOST_TEXTS = 1000
 ROUNDS = 10  # in which memory is measured
+PATIENCE = 60.0  # seconds for an answer
+RETRY = 0.1  # seconds
 Say = Callable[[str], None]
 
 
@@ -86,36 +88,58 @@ class LoadReport(NamedTuple):
 
 @final
 class Clients:
-    """Clients of a server, each with its own connection; their questions are drawn with a seed."""
+    """Clients of a server, each with its own connection; their questions are drawn with a seed.
 
-    def __init__(self, where: RunningServer, right: Mapping[str, str], pair: LanguagePair) -> None:
-        self.where, self.right = where, right
+    Clients that `are_apart` come from addresses of their own.
+    """
+
+    def __init__(
+        self, where: RunningServer, right: Mapping[str, str], pair: LanguagePair, *, are_apart: bool = False
+    ) -> None:
+        self.where, self.right, self.are_apart = where, right, are_apart
         self.others = set(right.values())
         ask = pair._asdict()
         self.bodies = [(text, json.dumps({"q": text, **ask}).encode()) for text in right]
 
-    async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1) -> Tally:
-        """Run `count` clients, each of which sends one question after another until `until` returns True."""
+    async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1, pause: float = 0.0) -> Tally:
+        """Run `count` clients, each of which sends one question after another until `until` returns True.
+
+        Between an answer and the next question they pause so many seconds, in the mean.
+        """
         tally, started = Tally([], Counter()), time.perf_counter()
-        await asyncio.gather(*(self._client(random.Random(f"{seed} {one}"), tally, until) for one in range(count)))
+        await asyncio.gather(
+            *(self._client(number, f"{seed} {number}", tally, until, pause) for number in range(count))
+        )
         tally.elapsed = time.perf_counter() - started
         return tally
 
-    async def _client(self, chance: random.Random, tally: Tally, until: Callable[[], bool]) -> None:
-        connection = await Connection.open(self.where)
+    async def _client(self, number: int, seed: str, tally: Tally, until: Callable[[], bool], pause: float) -> None:
+        chance = random.Random(seed)
+        connection: Connection | None = None
         while not until():
+            await asyncio.sleep(pause * 2 * chance.random())
             text, body = chance.choice(self.bodies)
             started = time.perf_counter()
             try:
-                reply = await connection.post("/translate", body)
+                async with asyncio.timeout(PATIENCE):
+                    connection = connection or await self._open(number)
+                    reply = await connection.post("/translate", body)
             except (OSError, asyncio.IncompleteReadError):
                 tally.num_lost += 1
-                connection = await Connection.open(self.where)
+                if connection is not None:
+                    connection.close()
+                connection = None
+                await asyncio.sleep(RETRY)
                 continue
             self.count(tally, text, reply, time.perf_counter() - started)
             if reply.status == BUSY:
-                await asyncio.sleep(0.1)
-        connection.close()
+                await asyncio.sleep(RETRY)
+        if connection is not None:
+            connection.close()
+
+    async def _open(self, number: int) -> Connection:
+        address = f"127.0.{1 + number // 250}.{1 + number % 250}" if self.are_apart else None
+        return await Connection.open(self.where.host, self.where.port, address=address)
 
     def count(self, tally: Tally, text: str, reply: Reply, seconds: float) -> None:
         """Add a reply to the tally, and check its translation."""
@@ -132,7 +156,10 @@ class Clients:
 @final
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """The run, texts and durations of a load benchmark; with `num_requests` 0, memory is not measured."""
+    """The run, texts and durations of a load benchmark; with `num_requests` 0, memory is not measured.
+
+    Clients pause so many seconds before each request, in the mean.
+    """
 
     run: Path
     texts: Path | None = None
@@ -140,6 +167,7 @@ class LoadPlan:
     seconds: float = 60.0
     alone_seconds: float = 20.0
     num_requests: int = 50_000
+    pause: float = 0.0
     options: Sequence[str] = ()
 
 
@@ -153,21 +181,23 @@ def run(plan: LoadPlan, say: Say) -> LoadReport:
         return asyncio.run(_measure(plan, Clients(where, right, pair), say))
 
 
-def fuzz_run(run: Path, count: int) -> FuzzReport:
-    """Start a server and send it fuzzed requests."""
+def fuzz_runs(runs: Sequence[Path], count: int, say: Callable[[int], None]) -> FuzzReport:
+    """Start a server with these runs and send it fuzzed requests; `say` is told how many were sent."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_server(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
+        start_server(
+            *map(str, runs), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log"
+        ) as where,
     ):
-        return asyncio.run(fuzz(where, count))
+        return asyncio.run(fuzz(where, count, say=say))
 
 
 async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:
-    await clients.run(plan.clients, until=_after(2))  # warm
+    await clients.run(plan.clients, until=after(2))  # warm
     say(f"one request at a time, {plan.alone_seconds:g} s")
-    alone = await clients.run(1, until=_after(plan.alone_seconds))
+    alone = await clients.run(1, until=after(plan.alone_seconds))
     say(f"{plan.clients} clients, {plan.seconds:g} s")
-    together = await clients.run(plan.clients, until=_after(plan.seconds), seed=2)
+    together = await clients.run(plan.clients, until=after(plan.seconds), seed=2)
     memory = [(0, _resident(clients.where))] if plan.num_requests else []
     for number in range(1, ROUNDS + 1) if plan.num_requests else ():
         part = plan.num_requests // ROUNDS
@@ -196,7 +226,8 @@ def _lines(plan: LoadPlan) -> Iterator[str]:
     return (pair.source for corpus in held_out for pair in corpus.pairs())
 
 
-def _after(seconds: float) -> Callable[[], bool]:
+def after(seconds: float) -> Callable[[], bool]:
+    """Return a function that returns True once so many seconds have passed."""
     stop = time.perf_counter() + seconds
     return lambda: time.perf_counter() >= stop
 

@@ -207,6 +207,7 @@ def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
         "tokens_per_batch": job.tokens_per_batch,
         "learning_rate": job.learning_rate,
         "warmup_steps": job.warmup_steps,
+        "schedule": "inverse_square_root",
         "label_smoothing": job.label_smoothing,
         "clip_norm": job.clip_norm,
         "adam_betas": job.adam_betas,

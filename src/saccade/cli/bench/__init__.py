@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from saccade.bench import align as aligning_bench
 from saccade.bench import glimpse as glimpse_bench
+from saccade.bench import glossary as glossary_bench
 from saccade.bench import look as looking_bench
 from saccade.bench import tables
 from saccade.bench.attention import additive as additive_bench
@@ -24,10 +27,12 @@ from saccade.bench.attention.goals import check_goals
 from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_names
 from saccade.bench.configs.fuzzing import fuzz_configs
 from saccade.bench.serving import load as serving_bench
+from saccade.bench.serving import resistance as resistance_bench
 from saccade.cli.bench.repeat import bench_repeat
 from saccade.cli.bench.speed import bench_decode, bench_train
 from saccade.errors import UserError, describe_missing
 from saccade.tasks.translate.networks import Size
+from saccade.training.rate import Pace
 
 WIDE = 140  # columns of what is read from a pipe or a file
 app = typer.Typer(help="Measure saccade and other toolkits in one run.", no_args_is_help=True)
@@ -136,6 +141,21 @@ def bench_align(
     Console().print(aligning_bench.table(rows))
 
 
+@app.command("glossary")
+def bench_glossary(
+    model: Annotated[Path, typer.Argument(help="A text-to-text run with its training and test files.")],
+    sentences: Annotated[int, typer.Option(min=1, help="The most sentences of the test set.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Translate a test set with terms drawn from its references: how many are written, and what the scores become."""
+    with _progress(hidden=as_json) as progress:
+        rows = glossary_bench.run(model, sentences, lambda cases, way: progress.track(cases, description=way))
+    if as_json:
+        typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
+        return
+    Console().print(glossary_bench.table(rows))
+
+
 @app.command("glimpse")
 def bench_glimpse(
     device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
@@ -157,7 +177,7 @@ def bench_glimpse(
 
 @app.command("serve")
 def bench_serve(
-    run: Annotated[Path, typer.Argument(help="A run that translates text.")],
+    runs: Annotated[list[Path], typer.Argument(help="A run that translates text; with --fuzz several, of any task.")],
     texts: Annotated[
         Path | None, typer.Option(help="A file of texts, one a line. (default: the run's test set)")
     ] = None,
@@ -172,14 +192,40 @@ def bench_serve(
 ) -> None:
     """Load a server with clients that check their answers: answers a second, waiting time, memory."""
     if fuzz:
-        survived = serving_bench.fuzz_run(run, fuzz)
+        with _counting("sending", fuzz) as say:
+            survived = serving_bench.fuzz_runs(runs, fuzz, say)
         typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
         raise typer.Exit(1 if survived.bad else 0)
+    if runs[1:]:
+        raise UserError(f"{runs[1]}: a second run given; the load is of one (several are for --fuzz)")
     plan = serving_bench.LoadPlan(
-        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
+        run=runs[0], texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
     )
     report = serving_bench.run(plan, Console(stderr=True).print)
     typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
+
+
+@app.command("attack")
+def bench_attack(
+    run: Annotated[Path, typer.Argument(help="A run that translates text.")],
+    kinds: Annotated[str | None, typer.Option(help="The attacks, with commas. (default: all)")] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="A file of texts, one a line. (default: the run's test set)")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Number of well-behaved clients.")] = 50,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each attack.")] = 60,
+    quiet: Annotated[float, typer.Option(min=1, help="Seconds without one before each.")] = 20,
+    pause: Annotated[float, typer.Option(min=0, help="Seconds between the requests of a client, in the mean.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let one client attack a server in every way: how long the others wait then, and what they lose."""
+    plan = serving_bench.LoadPlan(
+        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=quiet, pause=pause
+    )
+    rows = resistance_bench.run(plan, kinds, Console(stderr=True).print)
+    shown = [row.as_dict() for row in rows]
+    typer.echo(json.dumps(shown, indent=1)) if as_json else Console().print(tables.of_attacks(rows))
+    raise typer.Exit(1 if any(row.is_bad for row in rows) else 0)
 
 
 @app.command("html")
@@ -194,11 +240,8 @@ def bench_html(
         from saccade.bench.html.check import check_html
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("bench html", error, "serve")) from None
-    with _progress(hidden=as_json) as progress:
-        task = progress.add_task("translating", total=count)
-        found = check_html(
-            count, seed=seed, in_browser=in_browser, say=lambda done: progress.update(task, completed=done)
-        )
+    with _counting("translating", count) as say:
+        found = check_html(count, seed=seed, in_browser=in_browser, say=say)
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else str(found))
     raise typer.Exit(1 if found.bad else 0)
 
@@ -210,14 +253,15 @@ def bench_fuzz(
     keep: Annotated[Path | None, typer.Option(help="A folder for the cases that do harm.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Train with mutated configs and data files: each must be refused in one line, or trained."""
-    found = fuzz_configs(cases, seed=seed, keep=keep)
+    """Train and predict with mutated configs and files: each case must be refused in one line, or do its work."""
+    done = itertools.count(1)
+    with _counting("cases", cases) as say:
+        found = fuzz_configs(cases, seed=seed, keep=keep, say=lambda case: say(next(done)))
     if as_json:
         typer.echo(json.dumps(found.as_dict(), indent=1))
     else:
-        trained, refused = found.codes[0], found.codes[2]
-        typer.echo(f"{cases:,} cases: {trained:,} trained, {refused:,} refused, {found.codes[1]:,} diverged, "
-                   f"{len(found.bad):,} did harm; the slowest took {found.slowest:.1f} s")  # fmt: skip
+        ends = f"{found.codes[0]:,} did their work, {found.codes[2]:,} were refused, {found.codes[1]:,} diverged"
+        typer.echo(f"{cases:,} cases: {ends}, {len(found.bad):,} did harm; the slowest took {found.slowest:.1f} s")
         for bad in found.bad:
             typer.echo(f"{bad.what}: {bad.problem}")
     raise typer.Exit(1 if found.bad else 0)
@@ -234,6 +278,21 @@ def bench_look(
     check_device(device)
     rows = looking_bench.run(device=torch.device(device.value), size=size, sentences=sentences)
     typer.echo(json.dumps([row.as_dict() for row in rows])) if as_json else Console().print(looking_bench.table(rows))
+
+
+@contextlib.contextmanager
+def _counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Count on standard error: a bar on a terminal, elsewhere a line now and then."""
+    pace, console = Pace(), Console(stderr=True)
+
+    def say(done: int) -> None:
+        progress.update(task, completed=done)
+        if not console.is_terminal and pace.is_due():
+            typer.echo(f"{what}: {done:,} of {total:,}", err=True)
+
+    with _progress(hidden=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield say
 
 
 def _progress(*, hidden: bool = False) -> Progress:

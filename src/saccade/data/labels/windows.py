@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -72,6 +72,16 @@ class EncodedTexts:
             for begin, end in itertools.pairwise(begins)
             for row in range(begin, end, longest)
         ]
+
+    def batches(self, texts_per_batch: int) -> Iterator[tuple[TextBatch, list[int]]]:
+        """Yield every text once, in batches of like lengths or neighbours in a dialogue, with their rows."""
+        runs = self.runs(texts_per_batch)
+        if not self.context:
+            length = np.diff(self.start)
+            runs.sort(key=lambda run: int(length[run.start]))
+        size = max(1, texts_per_batch // max(map(len, runs)))
+        for part in (runs[start : start + size] for start in range(0, len(runs), size)):
+            yield self.batch(part), [row for run in part for row in run]
 
     def batch(self, runs: Sequence[range]) -> TextBatch:
         """Return the texts of some runs, with the texts before them that they see."""

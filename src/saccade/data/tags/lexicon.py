@@ -119,12 +119,17 @@ class Lexicon:
         )
         return TaggerInput(*map(torch.from_numpy, table))
 
+    @property
+    def reads(self) -> str:
+        """Say what is read of a sentence: plain words may come from anywhere, further columns from files."""
+        count = len(self.features)
+        return f"words with {count} further column{'s' if count > 1 else ''}" if count else "text"
+
     def _features(self, sentences: Sequence[TaggedSentence]) -> NDArray[np.int64]:
         """Return the ids of further columns, [B, T, F]."""
         for sentence in sentences:
             if len(sentence.features) != len(self.features):
-                count = f"{len(self.features)} further columns (data.feature_columns)"
-                raise UserError(f"this model reads words and {count}; give it a file that has them")
+                raise UserError(f"this model reads {self.reads} (data.feature_columns); give it a file that has them")
         longest = max(len(sentence.words) for sentence in sentences)
         table = np.zeros((len(sentences), longest, len(self.features)), np.int64)
         for row, sentence in enumerate(sentences):

@@ -7,7 +7,7 @@ import itertools
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, final
@@ -134,7 +134,7 @@ class Corpus:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
         if is_header(first) and file_kind(self.sides()[0][0]) != ".jsonl":
             hint = ", or give its names in data.columns" if self.target is None else " from both files"
-            raise header_found(self.place(0, 0), first, hint)
+            raise header_found(replace(self, part=None).place(0, 0), first, hint)
         yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:

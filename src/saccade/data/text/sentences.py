@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+FEW_SEVERAL = 0.05  # texts with several sentences, where nearly all are one
 MAX_BYTES = 400  # of UTF-8, and so at most as many tokens, that a model reads at once; longer sentences are cut
 
 # A full stop after these ends no sentence. Single letters are initials (J. K. Rowling).
@@ -63,12 +64,17 @@ def split_long(text: str, measure: Callable[[str], int], most: int) -> list[Sent
 
 
 def tell_texts(texts: Iterable[str], *, have_languages: bool) -> str:
-    """Tell what texts are: most are documents, with several sentences; or sentences; or anything else."""
+    """Tell what texts are: documents, most of which have several sentences; single sentences; or anything else.
+
+    Texts that nobody translates, as questions with what they are about, belong together where some have several.
+    """
     found = [(list(_sentences(text)), text) for text in texts]
-    if 2 * sum(len(sentences) > 1 for sentences, _ in found) > len(found):
+    num_several = sum(len(sentences) > 1 for sentences, _ in found)
+    if 2 * num_several > len(found):
         return "documents"
     num_ended = sum(ENDED.search(text) is not None for _, text in found)
-    return "sentences" if have_languages or 2 * num_ended > len(found) else "anything"
+    are_single = 2 * num_ended > len(found) and num_several <= FEW_SEVERAL * len(found)
+    return "sentences" if have_languages or are_single else "anything"
 
 
 def join(sentences: Sequence[SentenceSpan], texts: Sequence[str]) -> str:

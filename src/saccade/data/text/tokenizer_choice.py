@@ -12,6 +12,7 @@ MOST_TOKENS = 8000
 FEWEST_PIECES, WORDS_A_PIECE = 500, 100
 BYTES = 260  # tokens of a SentencePiece model before the first character
 FEW_WORDS = 6  # of a text that may be read letter by letter
+FEW_LETTERS = 12  # of a text without spaces: a few Chinese words, say
 ENOUGH = 50  # texts to tell whether their words are new
 FEW_SYMBOLS, OFTEN = 100, 10  # different words of all texts together, and how often each is used
 
@@ -21,6 +22,7 @@ class SideFacts(NamedTuple):
 
     num_texts: int
     usual_words: float  # of a text: the median
+    is_short: bool  # most texts are a few letters without spaces
     num_words: int
     num_different: int
 
@@ -28,7 +30,9 @@ class SideFacts(NamedTuple):
     def of(cls, texts: Sequence[str]) -> SideFacts:
         """Count the words of texts."""
         words = [word for text in texts for word in text.split()]
-        return cls(len(texts), median(map(count_words, texts)) if texts else 0, len(words), len(set(words)))
+        letters = [len(text) for text in texts if len(text.split()) == 1]
+        is_short = 2 * sum(length <= FEW_LETTERS for length in letters) > len(texts)
+        return cls(len(texts), median(map(count_words, texts)) if texts else 0, is_short, len(words), len(set(words)))
 
     @property
     def has_new_words(self) -> bool:
@@ -47,11 +51,13 @@ class SideFacts(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return "characters" if self.is_spelt else "words" if self.is_closed else "unigram"
+        if self.is_spelt or (self.is_short and self.has_new_words):
+            return "characters"
+        return "words" if self.is_closed else "unigram"
 
 
 REASONS = {
-    "characters": "single words, mostly new ones",
+    "characters": "few letters or words, mostly new",
     "words": "few different words",
     "unigram": "texts of many words",
 }

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.export.projections import Affine
-from saccade.layers.residual import Norm
 
 OPSET = 17
 FAR = -1e9  # the score of a forbidden key; its weight is 0
+Typed = tuple[str, type]  # a value and the type of its numbers
 
 
 @final
 class Graph:
     """Nodes and constants; a value is its name."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix  # of the names of values
         self.nodes: list[Any] = []
         self.constants: dict[str, NDArray[Any]] = {}
         self.inputs: list[tuple[str, int, list[str | int]]] = []
@@ -32,7 +33,7 @@ class Graph:
         """Add a node and return its value, or its values if there are several."""
         from onnx import helper
 
-        names = [f"{operator.lower()}_{len(self.nodes)}_{number}" for number in range(count)]
+        names = [f"{self.prefix}{operator.lower()}_{len(self.nodes)}_{number}" for number in range(count)]
         self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
         return names[0] if count == 1 else names
 
@@ -64,6 +65,41 @@ class Graph:
         self.nodes.append(helper.make_node("Identity", [value], [name]))
         self.outputs.append((name, _type_of(dtype), shape))
 
+    def scan(
+        self,
+        step: Callable[..., Sequence[str]],
+        states: Sequence[Typed],
+        read: Sequence[Typed],
+        *,
+        written: type,
+        backwards: bool = False,
+    ) -> list[str]:
+        """Run a step for every row along the first axis of what is read; return the last states and what it writes.
+
+        `step(body, *states, *rows)` adds nodes to the graph `body`, and returns the later states and a row to write.
+        """
+        from onnx import helper
+
+        body = Graph(f"{self.prefix}step_{len(self.nodes)}_")
+        body.constants = self.constants  # they are stored once, outside
+        given, types = [*states, *read], [*(dtype for _, dtype in states), written]
+        names = [f"{body.prefix}given_{number}" for number in range(len(given))]
+        made = step(body, *names)
+        inputs, outputs = (
+            [helper.make_tensor_value_info(name, _type_of(dtype), None) for name, dtype in zip(*side, strict=True)]
+            for side in ((names, [dtype for _, dtype in given]), (made, types))
+        )
+        found: list[str] = self(
+            "Scan",
+            *(value for value, _ in given),
+            count=len(made),
+            body=helper.make_graph(body.nodes, "step", inputs, outputs),
+            num_scan_inputs=len(read),
+            scan_input_directions=[int(backwards)] * len(read),
+            scan_output_directions=[int(backwards)],
+        )
+        return found
+
     def size(self, value: str, axis: int) -> str:
         """Return the length of an axis, a number without axes."""
         return self("Gather", self("Shape", value), self.number(axis))
@@ -82,7 +118,7 @@ class Graph:
     def join(self, x_BHTK: str) -> str:
         return self("Reshape", self("Transpose", x_BHTK, perm=[0, 2, 1, 3]), self.integers(0, 0, -1))
 
-    def norm(self, x: str, norm: Norm) -> str:
+    def norm(self, x: str, norm: nn.LayerNorm) -> str:
         weight, bias = self.constant(norm.weight), self.constant(norm.bias)
         return self("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.normalizers import Hard, Softmax
 from saccade.export.onnx.graph import Graph
 from saccade.export.onnx.scores import remember, score_keys, weigh
 from saccade.export.projections import Affine, read_affine
@@ -20,21 +19,6 @@ from saccade.models.seq2seq_attention import SourceAttention
 CELLS = {"RNN_TANH": ("RNN", (0,)), "GRU": ("GRU", (1, 0, 2)), "LSTM": ("LSTM", (0, 3, 1, 2))}  # gates in ONNX's order
 STATES = ("hidden", "cell")
 Hidden = list[str]  # h, and c of an LSTM; each [B, L, D]
-
-
-def refuse(network: Seq2Seq) -> str | None:
-    """Say what of an RNN the graphs can't say."""
-    if not isinstance(network.source, nn.Embedding):
-        return "input: features (it reads ids of texts)"
-    aligner = getattr(network.decoder, "aligner", None)
-    return None if aligner is None else refuse_attention(aligner)
-
-
-def refuse_attention(aligner: SourceAttention) -> str | None:
-    """Say what of an attention the graphs can't say."""
-    if isinstance(aligner.normalizer, Softmax | Hard):
-        return None
-    return f"model.normalizer: {type(aligner.normalizer).__name__.lower()} (it has softmax and hard)"
 
 
 class Step(NamedTuple):
@@ -84,7 +68,7 @@ def make_decoder(network: Seq2Seq) -> bytes:
     x = graph("Mul", graph("Gather", graph.constant(network.target.weight), read), graph.constant(network.scale))
     step = Step(x, take_states(graph, decoder.layers.cells), {})
     if not isinstance(decoder, PlainDecoder):
-        step.source.update(take_memory(graph, decoder.aligner, value_width=decoder.layers.cells.hidden_size))
+        step.source.update(take_memory(graph, value_width=decoder.layers.cells.hidden_size))
         step.source["length"] = graph.input("source_length", np.int64, ["batch"])
     if _counts(network):
         step.source["step"] = graph.input("past.step", np.int64, ["batch"])
@@ -130,9 +114,8 @@ def put_memory(graph: Graph, aligner: SourceAttention, value: str) -> None:
         graph.output(f"memory.{name}", part, np.float32, ["batch", "source", f"{name}_width"])
 
 
-def take_memory(graph: Graph, aligner: SourceAttention, *, value_width: int) -> dict[str, str]:
+def take_memory(graph: Graph, *, value_width: int) -> dict[str, str]:
     """Make inputs of what is attended to."""
-    del aligner
     widths: dict[str, int | str] = {"key": "key_width", "value": value_width}
     return {
         name: graph.input(f"memory.{name}", np.float32, ["batch", "source", width]) for name, width in widths.items()
@@ -220,9 +203,13 @@ _STEPS = {"RNN_TANH": _rnn, "GRU": _gru, "LSTM": _lstm}
 
 
 def attend(graph: Graph, aligner: SourceAttention, query: str, source: dict[str, str]) -> tuple[str, str]:
-    """Score the source, normalise the scores, sum the values; return the context and the weights."""
-    place_S = graph.steps(graph.number(0), graph.size(source["value"], 1))
-    length_B11 = graph("Unsqueeze", source["length"], graph.integers(1, 2))
+    """Score the source, normalise the scores, sum the values; return the context and the weights.
+
+    Without a `length` every place is real.
+    """
+    num_places = graph.size(source["value"], 1)
+    place_S = graph.steps(graph.number(0), num_places)
+    length_B11 = graph("Unsqueeze", source["length"], graph.integers(1, 2)) if "length" in source else num_places
     allowed = graph("Less", place_S, length_B11)
     factor = None
     if aligner.radius is not None:

@@ -3,63 +3,75 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from saccade.attention.positions import Learned
 from saccade.attention.scores import Location
-from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, tokenizer_file_name
+from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, tokenizer_file_name
 from saccade.export.ctranslate2 import spell_vocabulary
-from saccade.export.onnx import recurrent, transformer
+from saccade.export.onnx import captioner, recurrent, transformer
+from saccade.export.onnx.classifier import make_classifier
+from saccade.export.onnx.tagger import make_tagger
+from saccade.models.captioner import Captioner
+from saccade.models.classifier import TextClassifier
 from saccade.models.seq2seq import Seq2Seq
+from saccade.models.tagger import TagNetwork
 from saccade.models.transformer import Transformer
-from saccade.tasks.base import Portable
+from saccade.tasks.base import Portable, PortablePass
 
-ENCODER, DECODER, CONFIG = "encoder.onnx", "decoder.onnx", "config.json"
+ENCODER, DECODER, MODEL, CONFIG = "encoder.onnx", "decoder.onnx", "model.onnx", "config.json"
+GRAPHS: dict[type[nn.Module], Mapping[str, Callable[[Any], bytes]]] = {
+    Transformer: {ENCODER: transformer.make_encoder, DECODER: transformer.make_decoder},
+    Seq2Seq: {ENCODER: recurrent.make_encoder, DECODER: recurrent.make_decoder},
+    Captioner: {ENCODER: captioner.make_encoder, DECODER: captioner.make_decoder},
+    TextClassifier: {MODEL: make_classifier},
+    TagNetwork: {MODEL: make_tagger},
+}
 
 
-def refuse(portable: Portable) -> str | None:
+def refuse(portable: Portable | PortablePass) -> str | None:
     """Say what of a model the graphs can't say."""
     network = portable.network
-    if isinstance(network, Seq2Seq):
-        return recurrent.refuse(network)
-    return transformer.refuse(network.sizes) if isinstance(network, Transformer) else type(network).__name__
+    if isinstance(network, Transformer | Seq2Seq) and not isinstance(network.source, nn.Embedding):
+        return "input: sound (a program without torch would have to make the same features of it)"
+    return None if type(network) in GRAPHS else type(network).__name__
 
 
 def find_longest(network: nn.Module) -> int | None:
     """Return the number of steps that the graphs read; None: any number."""
-    if isinstance(network, Transformer):
-        return len(network.positions.table) if isinstance(network.positions, Learned) else None
-    locations = [module.max_length for module in network.modules() if isinstance(module, Location)]
-    return min(locations, default=None)
+    limits = [module.max_length for module in network.modules() if isinstance(module, Location)]
+    limits += [len(module.table) for module in network.modules() if isinstance(module, Learned)]
+    return min(limits, default=None)
 
 
-def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, object]:
-    """Write both graphs, what a program needs to know of them, and the tokenizers."""
+def write(portable: Portable | PortablePass, folder: Path, quantization: str) -> Mapping[str, object]:
+    """Write the graphs, what a program needs to know of them, and the tokenizers."""
     del quantization
     network = portable.network
-    if isinstance(network, Seq2Seq):
-        graphs, shape = (recurrent.make_encoder(network), recurrent.make_decoder(network)), {"layers": 1, "heads": 1}
-    else:
-        assert isinstance(network, Transformer)
-        graphs = transformer.make_encoder(network), transformer.make_decoder(network)
-        shape = {"layers": len(network.decoder), "heads": network.sizes.num_heads}
-    for name, graph in zip((ENCODER, DECODER), graphs, strict=True):
-        (folder / name).write_bytes(graph)
-    config = {
-        **shape,
-        "pad": PAD,
-        "start": START,
-        "end": END,
-        "unknown": UNKNOWN,
-        "longest": find_longest(network),
-        "source": spell_vocabulary(portable.source),
-        "target": spell_vocabulary(portable.target),
-    }
+    for name, make in GRAPHS[type(network)].items():
+        (folder / name).write_bytes(make(network))
+    tokenizers, facts = _read(portable)
+    longest = find_longest(network)
+    names = {side: spell_vocabulary(tokenizer) for side, tokenizer in tokenizers.items()}
+    ids = {"pad": PAD, "start": START, "end": END, "unknown": UNKNOWN}
+    config = {**facts, **ids, "longest": longest, **names}
     (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False), "utf-8")
-    for side, tokenizer in (("source", portable.source), ("target", portable.target)):
+    for side, tokenizer in tokenizers.items():
         kind = getattr(tokenizer, "kind", "sentencepiece")
         tokenizer.save(folder / tokenizer_file_name(kind, f"tokenizer.{side}"))
-    return {"longest": find_longest(network)}
+    return {"longest": longest}
+
+
+def _read(portable: Portable | PortablePass) -> tuple[Mapping[str, Tokenizer], Mapping[str, Any]]:
+    """Return the tokenizers by their sides, and what is said of the model."""
+    if not isinstance(portable, Portable):
+        return portable.tokenizers, portable.facts
+    network, sides = portable.network, {"target": portable.target}
+    if isinstance(network, Captioner):
+        return sides, {"reads": "numbers", "rows": network.encoder.shape[0], "columns": network.encoder.shape[1]}
+    heads = (len(network.decoder), network.sizes.num_heads) if isinstance(network, Transformer) else (1, 1)
+    return {"source": portable.source, **sides}, {"layers": heads[0], "heads": heads[1]}

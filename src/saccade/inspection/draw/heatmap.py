@@ -89,14 +89,22 @@ class Pen(NamedTuple):
 
 
 def in_terminal(
-    weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console, most: float = 1.0
+    weights_TS: Tensor,
+    *,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    console: Console,
+    most: float = 1.0,
+    longest: int = WIDEST_WORD,
 ) -> RenderableType:
     """Draw a row for each query under a line of keys; columns that don't fit continue below.
 
     Cells are colours with percents if the terminal has colours, else shades; `most` is the weight of the last one.
+    Queries longer than `longest` are cut, and so are those that leave the keys too little room.
     """
     queries, keys = ([make_printable(word, console.encoding) for word in side] for side in (queries, keys))
-    left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
+    free = console.width - sum(1 + min(WIDEST_WORD, max(NARROWEST_CELL, cell_len(word))) for word in keys)
+    left = min(longest, max(console.width // 3, free - 1), max(map(cell_len, queries), default=0)) + 1
     widest = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
     widths = [min(widest, max(NARROWEST_CELL, cell_len(word))) for word in keys]
     pen, lines = Pen.of(console), list[RenderableType]()

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from saccade.decoding.slices import pause
 from saccade.inspection.views.rollout import through_residual
 
 UNIT = 10**8  # scipy's capacities are whole numbers of 32 bits
@@ -94,12 +95,12 @@ def _flows(edges: list[Edges], outputs: Nodes, inputs: Nodes) -> Tensor:
     from scipy.sparse.csgraph import maximum_flow
 
     size = outputs.first + outputs.size
-    capacity, ends = _round_capacities(edges)
-    graph = coo_array((capacity, ends), (size, size)).tocsr()
-    rows = [
-        [maximum_flow(graph, outputs.first + query, inputs.first + key).flow_value for key in range(inputs.size)]
-        for query in range(outputs.size)
-    ]
+    graph = coo_array(_round_capacities(edges), (size, size)).tocsr()
+    rows = []
+    for query in range(outputs.size):
+        start, ends = outputs.first + query, range(inputs.first, inputs.first + inputs.size)
+        rows.append([maximum_flow(graph, start, end).flow_value for end in ends])
+        pause()
     return torch.tensor(rows, dtype=torch.float64).div(UNIT).float()
 
 

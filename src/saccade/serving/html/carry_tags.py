@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from saccade.data.text.placeholders import PLACEHOLDER
 from saccade.data.text.sentences import SentenceSpan
 from saccade.serving.html.gather import is_whole
 from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
@@ -80,7 +81,9 @@ def _word(inline: Inline, start: int, found: re.Match[str]) -> Word:
 
 
 def _parts(word: str) -> tuple[str, str, str]:
-    """Split a word into punctuation, the word itself, and punctuation."""
+    """Split a word into punctuation, the word itself, and punctuation; a placeholder is not split."""
+    if PLACEHOLDER.search(word):
+        return "", word, ""
     found = PARTS.fullmatch(word)
     assert found is not None
     return found[1], found[2], found[3]

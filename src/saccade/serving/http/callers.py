@@ -19,23 +19,35 @@ MAX_CLIENTS = 100_000  # whose rates are remembered
 @final
 @dataclass
 class Caller:
-    """The client of a request: its address or, once that is known, its key."""
+    """The client of a request, its address or, once that is known, its key; and what it asked for, for the log."""
 
     name: str
+    key: int | None = None  # its place in the file of keys, from 1
+    model: str | None = None
+    num_characters: int = 0
 
 
 _CALLER: ContextVar[Caller] = ContextVar("caller")
 
 
-def begin_call(address: str) -> None:
+def begin_call(address: str) -> Caller:
     """Say from which address the request at hand comes."""
-    _CALLER.set(Caller(address))
+    caller = Caller(address)
+    _CALLER.set(caller)
+    return caller
 
 
-def identify(name: str) -> None:
-    """Say who sent the request at hand."""
+def identify(key: int) -> None:
+    """Say with which key the request at hand came."""
     if (caller := _CALLER.get(None)) is not None:
-        caller.name = name
+        caller.name, caller.key = f"key {key}", key
+
+
+def note_work(model: str, num_characters: int) -> None:
+    """Say what the request at hand asks a model for."""
+    if (caller := _CALLER.get(None)) is not None:
+        caller.model = model
+        caller.num_characters += num_characters
 
 
 def caller_name() -> str | None:

@@ -33,7 +33,6 @@ class Readiness:
     is_ready: bool = False
     is_draining: bool = False
     is_refusing: bool = False
-    is_over: bool = False  # all models have ended what they did
     requests: FairShare = field(default_factory=lambda: FairShare(MAX_REQUESTS))
     bodies: FairShare = field(default_factory=lambda: FairShare(MAX_BYTES))
     open: set[OpenRequest] = field(default_factory=set)
@@ -46,12 +45,17 @@ class Readiness:
 
 @final
 class OpenRequest:
-    """One request: counts its body as it arrives, then watches whether the client leaves."""
+    """One request: counts its body as it arrives, then watches whether the client leaves.
 
-    def __init__(self, app: App, readiness: Readiness, *, client: str, max_body: int, timeout: float) -> None:
+    `max_values` bounds its commas: JSON of a million numbers would take seconds to read, and everybody would wait.
+    """
+
+    def __init__(
+        self, app: App, readiness: Readiness, *, client: str, max_body: int, max_values: float, timeout: float
+    ) -> None:
         self.app, self.readiness, self.client = app, readiness, client
-        self.max_body, self.timeout = max_body, timeout
-        self.size, self.is_complete = 0, False
+        self.max_body, self.max_values, self.timeout = max_body, max_values, timeout
+        self.size, self.num_values, self.is_complete = 0, 0, False
         self.has_started = self.has_left = False  # its answer; its client
         self.refusal: Refusal | None = None
         self.watcher: asyncio.Task[None] | None = None
@@ -101,8 +105,11 @@ class OpenRequest:
         if message["type"] == "http.disconnect":
             await self._leave()
         part = len(message.get("body", b""))
+        self.num_values += message.get("body", b"").count(b",")
         if self.size + part > self.max_body:
             raise too_large(self.max_body)
+        if self.num_values > self.max_values:
+            raise Refusal(413, "Invalid request: the body has too many values", reason="body size")
         if not self.readiness.bodies.allows(self.client, part):
             raise slow_down("bodies")
         self.size += part

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import logging
+import re
+import secrets
 import sys
 import time
 import traceback
-from collections.abc import Iterator
 from typing import Any, final
 
+from saccade.serving.http.callers import Caller, begin_call
 from saccade.serving.http.lifetimes import App, Message, Readiness, Receive, Scope, Send
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.security import HEADERS
 
 GONE = 499  # the client left before the response
 CLOSE = (b"connection", b"close")
+REQUEST_ID = b"x-request-id"
+ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 
 
 def log(event: str, **fields: Any) -> None:
@@ -42,19 +45,19 @@ class AccessLogMiddleware:
 
     def __init__(self, app: App, metrics: Metrics, readiness: Readiness, *, quiet: bool = False) -> None:
         self.app, self.metrics, self.readiness, self.quiet = app, metrics, readiness, quiet
-        self._numbers: Iterator[int] = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), GONE
+        started, status, name = time.perf_counter(), GONE, _name_request(scope)
+        caller = begin_call(scope["client"][0] if scope["client"] else "")
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message.get("headers", ()), *HEADERS]
+                headers = [*message.get("headers", ()), *HEADERS, (REQUEST_ID, name.encode())]
                 is_last = self.readiness.is_draining and CLOSE not in headers
                 message["headers"] = [*headers, CLOSE] if is_last else headers
             await send(message)
@@ -62,8 +65,11 @@ class AccessLogMiddleware:
         try:
             await self.app(scope, receive, send_with_headers)
         except Exception as error:  # the client already has its 500
-            log("failure", error=type(error).__name__, where=_locations(error))
-        self._count(scope, status, time.perf_counter() - started)
+            log("failure", id=name, error=type(error).__name__, where=_locations(error))
+        seconds = time.perf_counter() - started
+        self._count(scope, status, seconds)
+        if not self.quiet or status >= 500:
+            _log_request(scope, caller, id=name, status=status, ms=round(1000 * seconds, 1))
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -72,10 +78,20 @@ class AccessLogMiddleware:
         refusal = scope.get("refusal")
         if refusal is not None:
             self.metrics.refusals.labels(refusal).inc()
-        if not self.quiet or status >= 500:
-            number, milliseconds = next(self._numbers), round(1000 * seconds, 1)
-            why = {} if refusal is None else {"refusal": refusal}
-            log("request", number=number, method=scope["method"], route=route, status=status, ms=milliseconds, **why)
+
+
+def _log_request(scope: Scope, caller: Caller, **fields: Any) -> None:
+    route = getattr(scope.get("route"), "path", "other")
+    work = {} if caller.model is None else {"model": caller.model, "characters": caller.num_characters}
+    known = {"key": caller.key, "refusal": scope.get("refusal")}
+    rest = {name: value for name, value in known.items() if value is not None}
+    log("request", method=scope["method"], route=route, **fields, **work, **rest)
+
+
+def _name_request(scope: Scope) -> str:
+    """Return the name that a client or a proxy gave a request, or a new one."""
+    given = dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin-1")
+    return given if ID.fullmatch(given) else secrets.token_hex(8)
 
 
 def _locations(error: Exception) -> list[str]:

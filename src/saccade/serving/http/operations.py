@@ -14,7 +14,7 @@ from saccade.serving.http import documentation
 from saccade.serving.http.responses import error_responses, json_response
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import require_key
+from saccade.serving.v1.access import NEEDS_KEY
 
 
 @final
@@ -33,8 +33,14 @@ class Operations:
             200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
         }
         responses = {**text, **error_responses(401, 403)}
-        key = require_key(self.service)
-        add("/metrics", self.metrics, methods=["GET"], responses=responses, response_class=Response, dependencies=key)
+        add(
+            "/metrics",
+            self.metrics,
+            methods=["GET"],
+            responses=responses,
+            response_class=Response,
+            dependencies=NEEDS_KEY,
+        )
         add("/docs", self.documentation, methods=["GET"], include_in_schema=False)
         return router
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import final
 
+from starlette.datastructures import Headers
+
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
-from saccade.serving.http.callers import RateLimit, begin_call, caller_name, identify
+from saccade.serving.http.callers import RateLimit, caller_name, identify
 from saccade.serving.http.lifetimes import (
     App,
     OpenRequest,
@@ -55,12 +58,12 @@ class Keys:
         """Refuse a missing key (400) and a wrong one (403), as LibreTranslate does."""
         self._check(given, Refusal(400, "Please contact the server operator to get an API key", reason="key"))
 
-    def check_header(self, headers: Mapping[str, str]) -> None:
+    def check_header(self, headers: Mapping[str, str], *, is_work: bool = True) -> None:
         """Refuse a missing key (401) and a wrong one (403), as HTTP has it."""
         missing = "an API key is missing: send Authorization: Bearer, then the key, or X-API-Key"
-        self._check(key_of(headers), Refusal(401, missing, {"WWW-Authenticate": "Bearer"}, reason="key"))
+        self._check(key_of(headers), Refusal(401, missing, {"WWW-Authenticate": "Bearer"}, reason="key"), is_work)
 
-    def _check(self, given: object, missing: Refusal) -> None:
+    def _check(self, given: object, missing: Refusal, is_work: bool = True) -> None:
         if not self._digests:
             return
         digest = _digest(given) if isinstance(given, str) else b""
@@ -68,9 +71,10 @@ class Keys:
             hmac.compare_digest(digest, known) for known in self._digests
         ]  # compare all: the time must not tell which one is right
         if any(matches):
-            identify(f"key {1 + matches.index(True)}")
-        if self._rates is not None and (client := caller_name()) is not None:
-            self._rates.charge(client)  # who guesses keys is counted by address
+            identify(1 + matches.index(True))
+        is_counted = is_work or not any(matches)  # who guesses keys is counted by address, wherever
+        if self._rates is not None and is_counted and (client := caller_name()) is not None:
+            self._rates.charge(client)
         if not any(matches):
             raise Refusal(403, "Invalid API key", reason="key") if given and isinstance(given, str) else missing
 
@@ -99,7 +103,10 @@ def _digest(key: str) -> bytes:
 
 @final
 class LimitsMiddleware:
-    """Refuses who may not ask, or not so often, and whatever is too large; passes on what has work to do."""
+    """Refuses who may not ask, or not so often, and whatever is too large; passes on what has work to do.
+
+    Routes `with_keys` take the key from a header, so that nothing of a body is read without one.
+    """
 
     def __init__(
         self,
@@ -107,12 +114,16 @@ class LimitsMiddleware:
         readiness: Readiness,
         *,
         sites: AllowedSites,
+        keys: Keys,
+        with_keys: frozenset[str],
         max_body: MaxBody,
+        max_values: int,
         timeout: float,
         rates: RateLimit | None = None,
     ) -> None:
         self.app, self.readiness, self.rates = app, readiness, rates
-        self.sites, self.max_body, self.timeout = sites, max_body, timeout
+        self.sites, self.keys, self.with_keys = sites, keys, with_keys
+        self.max_body, self.max_values, self.timeout = max_body, max_values, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,8 +140,14 @@ class LimitsMiddleware:
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        begin_call(client)
-        request = OpenRequest(self.app, self.readiness, client=client, max_body=max_body, timeout=self.timeout)
+        request = OpenRequest(
+            self.app,
+            self.readiness,
+            client=client,
+            max_body=max_body,
+            max_values=math.inf if _is_multipart(scope) else self.max_values,
+            timeout=self.timeout,
+        )
         await request.run(scope, receive, send)
 
     def _check(self, scope: Scope, client: str, max_body: int) -> None:
@@ -146,6 +163,13 @@ class LimitsMiddleware:
             raise stopping()
         if scope["method"] == "POST" and self.rates is not None:
             self.rates.charge(client)
+        if scope["path"] in self.with_keys:
+            self.keys.check_header(Headers(scope=scope), is_work=scope["method"] == "POST")
+
+
+def _is_multipart(scope: Scope) -> bool:
+    """Tell whether the body may be a file, whose commas separate nothing."""
+    return dict(scope["headers"]).get(b"content-type", b"").lower().startswith(b"multipart/")
 
 
 def _head_size(scope: Scope) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -23,6 +24,7 @@ from saccade.serving.models import LanguagePair, ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import text_of, translate_texts
 from saccade.serving.v1 import schemas
+from saccade.serving.v1.schemas import MOST_TERMS, TERMS
 from saccade.tasks.base import MOST_BEAM
 
 FORMATS = ("text", "html")
@@ -38,6 +40,7 @@ class TranslateQuery(NamedTuple):
     target: str
     format: str
     alternatives: int
+    glossary: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -155,7 +158,8 @@ class LibreTranslate:
         kind = given.get("format") or "text"
         if kind not in FORMATS:
             raise Refusal(400, f"{_short(kind)} format is not supported")
-        return TranslateQuery(texts, is_list, source, target, kind, alternatives)
+        glossary = _glossary(given.get("glossary"))
+        return TranslateQuery(texts, is_list, source, target, kind, alternatives, glossary)
 
     def _check_languages(self) -> None:
         if not self.service.models.languages:
@@ -199,6 +203,8 @@ class LibreTranslate:
         if query.alternatives:
             width = max(len(ranks), model.run.predictor.traits.beam or 1)
             options = {"num_best": len(ranks), "width": width}
+        if query.glossary:
+            options["glossary"] = query.glossary
         if query.format == "html":
             return await markup.translate_html(self.service, model, query.texts, len(ranks), **options)
         found = await translate_texts(self.service, model, query.texts, **options)
@@ -212,6 +218,7 @@ class LibreTranslate:
             "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
+            "glossary": {"type": "object", "maxProperties": MOST_TERMS, **TERMS},
             "api_key": {"type": "string"},
         }
 
@@ -241,6 +248,22 @@ def _alternatives(value: Any) -> int:
     if number > MAX_ALTERNATIVES:
         refuse(f"alternatives parameter must be <= {MAX_ALTERNATIVES}")
     return number
+
+
+def _glossary(value: Any) -> tuple[tuple[str, str], ...]:
+    """Read terms: an object, or in a form or query string one in JSON."""
+    if value is None or value == "":
+        return ()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            refuse("glossary parameter is not JSON")
+    if not isinstance(value, dict) or not all(isinstance(target, str) for target in value.values()):
+        refuse("glossary parameter is not an object of strings")
+    if len(value) > MOST_TERMS:
+        refuse(f"glossary parameter has {len(value)} terms; it must have {MOST_TERMS} or fewer")
+    return tuple(value.items())
 
 
 def _short(value: Any) -> str:

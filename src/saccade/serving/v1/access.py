@@ -1,31 +1,26 @@
-"""What every route of /v1 does first: check the key, find the model, and check the limits of texts and pictures."""
+"""What the routes of /v1 share: the key that they need, the decoding of pictures, and the options of a search."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import Depends, Header
-from starlette.requests import Request
 
 from saccade.data.pictures.images import Pixels
 from saccade.serving.http import pictures
 from saccade.serving.http.responses import refuse
 from saccade.serving.models import ServedModel
-from saccade.serving.service import Service
 from saccade.serving.v1.schemas import Decoding
 
 Key = Annotated[str | None, Header(alias="X-API-Key", description="An API key, if the server needs one.")]
 Authorization = Annotated[str | None, Header(description="Or: Bearer, then the key.")]
 
 
-def require_key(service: Service) -> list[Any]:
-    """Return what a route depends on: a valid key, if the server has keys. It is checked before the body's fields."""
+def _describe_key(key: Key = None, authorization: Authorization = None) -> None:
+    """Name the headers in the documentation; they are checked before a body is read."""
 
-    def check(request: Request, key: Key = None, authorization: Authorization = None) -> None:
-        del key, authorization  # named for the documentation
-        service.keys.check_header(request.headers)
 
-    return [Depends(check)]
+NEEDS_KEY = [Depends(_describe_key)]  # what a route depends on that asks for a key, if the server has keys
 
 
 def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:

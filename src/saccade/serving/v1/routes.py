@@ -16,7 +16,7 @@ from saccade.serving.http.responses import error_responses, json_response, refus
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import decode_picture, decoding_options, require_key
+from saccade.serving.v1.access import NEEDS_KEY, decode_picture, decoding_options
 from saccade.serving.v1.descriptions import Description
 from saccade.serving.v1.tasks import TaskRoute
 from saccade.serving.v1.translation import TranslationRoute
@@ -47,7 +47,7 @@ class V1:
             methods=["POST"],
             response_model=schemas.LookResponse,
             responses=known,
-            dependencies=require_key(self.service),
+            dependencies=NEEDS_KEY,
         )
         router.add_api_route("/models", self.models, methods=["GET"], response_model=schemas.ModelsResponse)
         return router

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,10 +13,17 @@ ModelName = Annotated[
     str | None, Field(default=None, description="The name of a model in /v1/models; by default the first that fits.")
 ]
 MOST_TEXTS = 1000  # of one request
+MOST_TERMS = 1000
+TERMS: Any = {"propertyNames": {"pattern": r"\w"}, "additionalProperties": {"type": "string", "pattern": r"\w"}}
 Texts = Annotated[
     str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
     Field(description="A text, or a list of texts."),
 ]
+
+
+def _describe_terms(schema: dict[str, Any]) -> None:
+    """Say that neither side of a term is blank."""
+    next(one for one in schema["anyOf"] if one.get("type") == "object").update(TERMS)
 
 
 class Request(BaseModel):
@@ -26,8 +34,11 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_whole_numbers(cls, given: Any) -> Any:
-        """Read 3.0 as 3: JSON has one kind of number."""
-        return {name: _whole(value) for name, value in given.items()} if isinstance(given, dict) else given
+        """Read 3.0 as 3: JSON has one kind of number. Of unknown fields one is kept: each would make an error."""
+        if not isinstance(given, dict):
+            return given
+        unknown = itertools.islice((name for name in given if name not in cls.model_fields), 1)
+        return {name: _whole(given[name]) for name in itertools.chain(cls.model_fields, unknown) if name in given}
 
 
 def _whole(value: Any) -> Any:
@@ -72,6 +83,35 @@ class TranslateRequest(Decoding):
             "texts are (see /v1/models): sentences are split, documents only where they are too long.",
         ),
     ]
+    glossary: Annotated[
+        dict[str, str] | None,
+        Field(
+            default=None,
+            max_length=MOST_TERMS,
+            json_schema_extra=_describe_terms,
+            description="Terms, and how they are to be written: they go before those of the server.",
+            examples=[{"cat": "chat"}],
+        ),
+    ]
+    terms: Annotated[
+        Literal["annotate", "constrain"] | None,
+        Field(default=None, description="How outputs get the terms, if not as the model does it by itself."),
+    ]
+    placeholders: Annotated[
+        Literal["keep", "ignore"] | None,
+        Field(default=None, description="keep: {0}, %s, tags, addresses and URLs stay; by default as the run says."),
+    ]
+
+    confidence: Annotated[
+        bool, Field(default=False, description="Tell how sure the model is of each word and sentence.")
+    ]
+
+    def words(self) -> dict[str, Any]:
+        """Return the options about words that are given, as a call of a model takes them."""
+        glossary = None if self.glossary is None else tuple(self.glossary.items())
+        given = {"glossary": glossary, "terms": self.terms, "placeholders": self.placeholders}
+        options = {name: value for name, value in given.items() if value is not None}
+        return {**options, "confidence": True} if self.confidence else options
 
 
 class Token(BaseModel):
@@ -86,6 +126,28 @@ WhyCut = Annotated[
     Literal["length", "loop"] | None,
     Field(default=None, description="length: it reached its greatest length; loop: it went in circles."),
 ]
+
+
+class Term(BaseModel):
+    """A term of a glossary in a sentence, and how it is in the output: as asked, in another form, missing."""
+
+    source: str
+    target: str
+    way: str
+
+
+class Kept(BaseModel):
+    """A placeholder of a sentence, and how it came into the output: copied, aligned, by length."""
+
+    text: str
+    way: str
+
+
+class Sure(BaseModel):
+    """The share of a sentence's words that is expected to be right, and the probability of each word to be so."""
+
+    sentence: float
+    words: list[tuple[str, float]]
 
 
 class Output(BaseModel):
@@ -109,6 +171,9 @@ class Sentence(BaseModel):
     words: list[str] | None = None
     alignment: Annotated[str | None, Field(default=None, examples=["0-0 1-2 2-1"])]
     tokens: list[Token] | None = None
+    terms: list[Term] | None = None
+    kept: list[Kept] | None = None
+    confidence: Sure | None = None
 
 
 class Translation(BaseModel):
@@ -279,6 +344,12 @@ class TextsRequest(Request):
 
     q: Texts
     model: ModelName
+
+
+class StreamedRequest(TextsRequest):
+    """Texts to answer, or one whose answer is sent while it is written."""
+
+    stream: Annotated[bool, Field(default=False, description="Send server-sent events, for one text.")]
 
 
 class Answers(BaseModel):

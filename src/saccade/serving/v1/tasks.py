@@ -14,13 +14,19 @@ from starlette.responses import Response
 from saccade.serving import work
 from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
+from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import decode_picture, require_key
+from saccade.serving.v1.access import NEEDS_KEY, decode_picture
+from saccade.serving.v1.streaming import AnswerStream
 from saccade.serving.waiting import ModelCall
 from saccade.tasks.base import RequestOptions, Route, Traits
 
 Call = Callable[..., Coroutine[Any, Any, Response]]
+EVENTS = "Server-sent events, if `stream` is true: text (its parts), then done (the same as without), or error."
+STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"description": f"The answers. {EVENTS}", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
 
 
 class TaskRoute(NamedTuple):
@@ -35,13 +41,14 @@ class TaskRoute(NamedTuple):
         is_picture = self.route.reads == "picture"
         call = self._picture_call() if is_picture else self._texts_call()
         call.__name__, call.__doc__ = self.name, f"{self.route.title}."
+        known = error_responses(400, 401, 403, 408, 413, 429, 503, 504)
         router.add_api_route(
             f"/{self.name}",
             call,
             methods=["POST"],
             response_model=schemas.Answers,
-            responses=error_responses(400, 401, 403, 408, 413, 429, 503, 504),
-            dependencies=require_key(self.service),
+            responses={**(STREAMED if self.route.streams else {}), **known},
+            dependencies=NEEDS_KEY,
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )
 
@@ -54,10 +61,13 @@ class TaskRoute(NamedTuple):
             if route.reads_whole:
                 service.check_whole(model, *texts)
             options = _options(body, route, model.run.predictor.traits)
+            if route.streams and body.stream:
+                return await _stream(service, model, options, texts)
             found = await service.ask(model, ModelCall(work.answer, options), texts)
             return json_response({"model": model.run.name, "answers": [_join(best) for best in found]})
 
-        call.__annotations__["body"] = self._request(schemas.TextsRequest)  # where FastAPI looks for it
+        base = schemas.StreamedRequest if route.streams else schemas.TextsRequest
+        call.__annotations__["body"] = self._request(base)  # where FastAPI looks for it
         return call
 
     def _picture_call(self) -> Call:
@@ -80,6 +90,15 @@ class TaskRoute(NamedTuple):
     def _request(self, base: type[schemas.Request]) -> type[BaseModel]:
         """Make the type of a request: its inputs, and the options of the task."""
         return create_model(f"{self.name.title()}Request", __base__=(base, self.route.options))
+
+
+async def _stream(
+    service: Service, model: ServedModel, options: tuple[tuple[str, Any], ...], texts: list[str]
+) -> Response:
+    """Send the answer to one text while it is written."""
+    if len(texts) != 1:
+        refuse(f"q: {len(texts)} texts given; with stream there must be one")
+    return await AnswerStream(service, model, options, texts[0]).respond()
 
 
 def _options(body: BaseModel, route: Route, traits: Traits) -> tuple[tuple[str, Any], ...]:

@@ -15,7 +15,7 @@ from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import translate_texts
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import decoding_options, require_key
+from saccade.serving.v1.access import NEEDS_KEY, decoding_options
 from saccade.serving.v1.word_links import align_words
 from saccade.tasks.base import Predictor
 
@@ -41,12 +41,12 @@ class TranslationRoute(NamedTuple):
             methods=["POST"],
             response_model=schemas.TranslateResponse,
             responses=known,
-            dependencies=require_key(self.service),
+            dependencies=NEEDS_KEY,
         )
 
     async def _answer(self, body: schemas.TranslateRequest) -> Response:
         model = self._model(body)
-        texts, options = self.service.texts(body.q), decoding_options(body, model)
+        texts, options = self.service.texts(body.q), {**decoding_options(body, model), **body.words()}
         found = await translate_texts(
             self.service, model, texts, aligned=body.alignment, is_split=body.split, **options
         )
@@ -101,6 +101,11 @@ def _sentence(
     shown["others"] = [_output(other) for other in others]
     if isinstance(found, Insight):
         shown |= align_words(found).plain()
+    for name in ("terms", "kept"):
+        if own := getattr(best, name):
+            shown[name] = [one._asdict() for one in own]
+    if best.confidence is not None:
+        shown["confidence"] = best.confidence._asdict()
     if body.tokens:
         shown |= _tokens(predictor.output_side(best), best)
     return shown

@@ -37,7 +37,17 @@ from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
-from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, pass_on, several
+from saccade.tasks.base import (
+    Evaluation,
+    PictureSize,
+    Portable,
+    Predictor,
+    ScoredSet,
+    Traits,
+    Watch,
+    pass_on,
+    several,
+)
 from saccade.tasks.cuts import CutCounts, Kind, tell_kind
 
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
@@ -199,6 +209,17 @@ class CaptionWriter(Predictor):
         scores["num_pictures"] = len(told)
         return cuts.add_to(Evaluation(scores, _lines(scores)))
 
+    def read_scored(self, source: Path, target: Path | None) -> ScoredSet:
+        if target is None:
+            raise UserError(
+                "--target: missing; --input names captions, and --target the folder or feature maps of their pictures"
+            )
+        return make_scored(source.name, self.reader.read(str(source), str(target), field="--target"))
+
+    def portable(self) -> Portable:
+        reader = PictureReader(math.prod(self.model.encoder.shape))
+        return Portable(self.model, reader, self.tokenizer, self.options, reader.num_places, _score, join=reader.join)
+
     def _seen(self, given: Given) -> CaptionSource:
         if isinstance(given, CaptionSource):
             return given
@@ -244,6 +265,30 @@ class CaptionWriter(Predictor):
             weight_TS[: len(one.log_probabilities)].reshape(-1, *self.model.encoder.shape)
             for weight_TS, one in zip(weight_BTS, found, strict=True)
         ]
+
+
+class PictureReader(NamedTuple):
+    """How pictures and feature maps are read by other engines: as they are."""
+
+    num_places: int
+
+    def encode(self, seen: CaptionSource) -> NDArray[Any]:
+        return seen.source
+
+    def join(self, sources: Sequence[NDArray[Any]]) -> tuple[Tensor, Tensor]:
+        """Return a batch, and how many places each has."""
+        return torch.from_numpy(np.stack(sources)), torch.full((len(sources),), self.num_places)
+
+
+def make_scored(name: str, told: CaptionSet) -> ScoredSet:
+    """Pair each picture with all its captions."""
+    return ScoredSet(name, [(told.item(row), told.captions[row]) for row in range(len(told))])
+
+
+def _score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return BLEU, which is BLEU-4, and the share that is one of the captions."""
+    found = score(outputs, references)
+    return {"bleu": found["bleu4"], "exact": found["exact"]}
 
 
 HELD_OUT = 2  # the seed of shapes that no training sees

@@ -25,7 +25,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
@@ -34,7 +34,7 @@ from saccade.tasks.caption.config import (
 )
 from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.tasks.caption.pictures import load_set, make_reader
-from saccade.tasks.caption.predictor import CaptionWriter
+from saccade.tasks.caption.predictor import CaptionWriter, make_scored
 from saccade.tasks.devices import load_trained
 
 VALIDATION_WORDS = 4096
@@ -56,15 +56,17 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     lines = CaptionRows(train, tokenizer, places=math.prod(network.encoder.shape))
     training = config.training
     weights = Weights(training.label_smoothing, training.coverage, training.reinforce, training.entropy)
+    predictor = writer(config, network, tokenizer)
     return Job(
         network=network,
         plan=Buckets([lines.lengths], tokens_per_batch=training.tokens_per_batch, seed=config.seed, load=lines.load),
         loss=partial(caption_loss, network, weights=weights),
-        validate=_Validator(config, writer(config, network, tokenizer), valid).measure,
+        validate=_Validator(config, predictor, valid).measure,
         data=[train.key()],
         stored={SHAPE_FILE: json.dumps(places)},
         unit="words",
         counts=[DataCount(f"data.{name}", len(those)) for name, those in (("train", train), ("valid", valid))],
+        portable=predictor.portable(),
     )
 
 
@@ -119,6 +121,13 @@ def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
     if worst := _find_worst(outputs, held_out)[:NUM_SAMPLES]:
         sections.append(("Worst outputs", _articles(predictor, held_out, worst, folder)))
     return ReportPart(name, predictor.judge(held_out).scores, sections)
+
+
+def scored_set(config: CaptionConfig, predictor: CaptionWriter) -> ScoredSet:
+    """Return the pictures of the test set, or of the validation set where there is none, with their captions."""
+    del predictor
+    name: Literal["test", "valid"] = "test" if config.data.test is not None else "valid"
+    return make_scored(name, load_set(config.data, name))
 
 
 def _find_worst(outputs: list[str], told: CaptionSet) -> list[int]:
@@ -178,6 +187,10 @@ def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> AnyTok
     path = folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer")
     if path.exists():
         return load_tokenizer(path)
+    if config.base is not None:
+        kept = load_tokenizer(Path(config.base) / path.name)
+        kept.save(path)
+        return kept
     texts = [caption for captions in train.captions for caption in captions]
     section = config.tokenizer
     learned = train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
@@ -204,4 +217,9 @@ def _say(
 
 
 ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)
-CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE)
+INHERITED = Inherited(
+    same=("model", "tokenizer", "data.kind", "data.lower_case", "data.punctuation"),
+    free=("model.dropout", "model.feature_dropout", "model.forgetting"),
+    usual=("data.side", "data.axes", "data.scale", "decoding"),
+)
+CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,8 +26,9 @@ from saccade.inspection.trust.cases import TextAndAnswer, TrustTest, make_case
 from saccade.inspection.trust.evidence import TrustCase
 from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.models.classifier import ClassifierOutput, TextClassifier
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
+from saccade.tasks.base import Evaluation, Predictor, ScoredSet, Traits, Watch, pass_on, several
 from saccade.tasks.classify.loss import negative_log_likelihood
+from saccade.tasks.classify.portable import PortableClassifier
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
 from saccade.tasks.texts import LongTextWarning
 
@@ -41,16 +41,11 @@ SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of 
 def classify_batches(
     network: TextClassifier, texts: EncodedTexts, texts_per_batch: int
 ) -> Iterator[tuple[TextBatch, ClassifierOutput, list[int]]]:
-    """Every text judged once, in batches of like lengths or neighbours in a dialogue, with their rows."""
+    """Every text judged once, in batches with their rows."""
     device = next(network.parameters()).device
-    runs = texts.runs(texts_per_batch)
-    if not texts.context:
-        length = np.diff(texts.start)
-        runs.sort(key=lambda run: int(length[run.start]))
-    size = max(1, texts_per_batch // max(map(len, runs)))
-    for part in (runs[start : start + size] for start in range(0, len(runs), size)):
-        batch = texts.batch(part).to(device)
-        yield batch, network(batch), [row for run in part for row in run]
+    for given, rows in texts.batches(texts_per_batch):
+        batch = given.to(device)
+        yield batch, network(batch), rows
 
 
 def measure(
@@ -227,6 +222,23 @@ class Classifier(Predictor):
     def labels_of(self, text: Text) -> list[str]:
         """The true labels of a text."""
         return split_labels(text.label, self.columns.separator)
+
+    def read_scored(self, source: Path, target: Path | None) -> ScoredSet:
+        if target is not None:
+            raise UserError("--target: given, but labels stand beside their texts; allowed: --input")
+        return ScoredSet(source.name, list(read_labelled([source], self.columns)))
+
+    def portable(self) -> PortableClassifier:
+        return PortableClassifier(
+            self.network,
+            self.tokenizer,
+            self.labels,
+            self.spelling,
+            self.columns,
+            self.context,
+            self.max_length,
+            self.threshold,
+        )
 
     def trust_test(self) -> TrustTest:
         if self.is_several:

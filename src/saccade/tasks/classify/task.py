@@ -22,7 +22,7 @@ from saccade.data.text.tokenizer import (
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.config import (
@@ -59,7 +59,15 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
         counts=[DataCount(f"data.{name}", len(texts)) for name, texts in sets.items()],
+        rows=partial(_rows, labels),
+        portable=predictor.portable(),
     )
+
+
+def _rows(labels: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of the labels that the run it begins with has, too."""
+    rows = match_rows(labels, json.loads((base / LABELS).read_text("utf-8")))
+    return {"output.weight": (rows,), "output.bias": (rows,)}
 
 
 def load(config: ClassifyConfig, folder: Path) -> Classifier:
@@ -73,8 +81,7 @@ def load(config: ClassifyConfig, folder: Path) -> Classifier:
 @read_long_texts()
 def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
-    name = "test" if config.data.test else "valid"
-    texts = labelled.read_sets(config.data)[name]
+    name, texts = scored_set(config, predictor)
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)
     counted = predictor.count(texts, found)
@@ -90,6 +97,13 @@ def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     return ReportPart(name, scores, parts)
 
 
+def scored_set(config: ClassifyConfig, predictor: Classifier) -> ScoredSet:
+    """Return the texts of the test set, or of the validation set where there is none."""
+    del predictor
+    name = "test" if config.data.test else "valid"
+    return ScoredSet(name, labelled.read_sets(config.data)[name])
+
+
 def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
     labels = sorted({label for text in texts for label in split_labels(text.label, config.data.separator)})
     if len(labels) < 2:
@@ -103,6 +117,10 @@ def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> AnyTo
     path = _tokenizer_path(config, folder)
     if path.exists():
         return load_tokenizer(path)
+    if config.base is not None:
+        kept = load_tokenizer(_tokenizer_path(config, Path(config.base)))
+        kept.save(path)
+        return kept
     spelled = (config.data.spelling(text.text) for text in texts)
     chosen, section = sample_texts(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
     tokenizer = train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
@@ -194,4 +212,16 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)
-CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE)
+INHERITED = Inherited(
+    same=("model", "tokenizer", "data.lowercase", "data.split_punctuation", "data.context"),
+    free=(
+        "model.word_dropout",
+        "model.embedding_dropout",
+        "model.dropout",
+        "model.attention_dropout",
+        "model.activation_dropout",
+        "model.hop_penalty",
+    ),
+    usual=("data.max_length",),
+)
+CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

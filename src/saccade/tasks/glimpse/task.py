@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from saccade.inspection.draw import path
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, Task, match_rows
 from saccade.tasks.devices import device_for, load_trained
 from saccade.tasks.glimpse.config import (
     GlimpseConfig,
@@ -52,7 +53,14 @@ def prepare(config: GlimpseConfig, folder: Path, console: Console) -> Job:
         stored={STORED: json.dumps({"names": train.names, "shape": train.pixel_NCYX.shape[-2:]}, ensure_ascii=False)},
         unit="pictures",
         counts=[DataCount(f"data.{name}", len(images)) for name, images in sets.items()],
+        rows=partial(_rows, train.names),
     )
+
+
+def _rows(names: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of the classes that the run it begins with has, too."""
+    rows = match_rows(names, json.loads((base / STORED).read_text("utf-8"))["names"])
+    return {"action.weight": (rows,), "action.bias": (rows,)}
 
 
 def load(config: GlimpseConfig, folder: Path) -> Glimpser:
@@ -166,4 +174,11 @@ def _validator(config: GlimpseConfig, glimpser: Glimpser, canvas_NCYX: Tensor, l
     return validate
 
 
-GLIMPSE = Task(GlimpseConfig, prepare, load, examine, Route("Glimpse at pictures", reads="picture"))
+INHERITED = Inherited(
+    same=("model", "data.channels"),
+    free=("model.dropout", "model.policy_reaches_core"),
+    usual=("data.resize", "decoding"),
+)
+GLIMPSE = Task(
+    GlimpseConfig, prepare, load, examine, Route("Glimpse at pictures", reads="picture"), inherited=INHERITED
+)

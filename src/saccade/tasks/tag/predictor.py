@@ -34,7 +34,8 @@ from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.models.tagger import TagNetwork
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
+from saccade.tasks.base import Evaluation, Predictor, ScoredSet, Traits, Watch, pass_on, several
+from saccade.tasks.tag.portable import PortableTagger
 
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
@@ -93,6 +94,7 @@ class Tagger(Predictor):
     def traits(self) -> Traits:
         return Traits(
             "tag",
+            reads=self.lexicon.reads,
             kinds=("encoder",),
             predict_options=("probabilities", "window"),
             look_options=("kinds", "norms", "probabilities"),
@@ -173,6 +175,23 @@ class Tagger(Predictor):
             [one.tags for one in watch(self.stream(gold), len(gold))],
             has_spans=self.lexicon.spelling is not None,
         )
+
+    def read_scored(self, source: Path, target: Path | None) -> ScoredSet:
+        if self.is_paired != (target is not None):
+            wanted = "words in --input and tags in --target" if self.is_paired else "words and tags in --input"
+            raise UserError(f"--target: {target or 'missing'}; this model learned from files that have {wanted}")
+        if target is not None:
+            return ScoredSet(source.name, read_paired(source, target))
+        (file,) = read_files([source], self.columns)
+        return ScoredSet(source.name, file.sentences)
+
+    def portable(self) -> PortableTagger:
+        return PortableTagger(self.network, self.lexicon, self.read_together, self._score)
+
+    def _score(self, gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, float]:
+        """Return the scores of tags, the run's own first."""
+        scores = evaluation(gold, found, has_spans=self.lexicon.spelling is not None).scores
+        return {name: scores[name] for name in ("f1", "precision", "recall", "accuracy") if name in scores}
 
     def _tag_window(self, window: list[Document], probabilities: bool) -> Iterator[Tagged]:
         found: dict[int, list[Tagged]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from saccade.data.tags.spans import find_spans
 from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
@@ -40,18 +41,13 @@ NUM_WORST = 10
 
 def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
-    del folder
     section = config.model
     sets = read_sets(config)
     say_sizes(config, sets, console)
     train, valid = sets.repaired["data.train"], sets.repaired["data.valid"]
-    vectors = None if section.vectors is None else load_vectors(config, console)
-    lexicon = Lexicon.learn(
-        train.sentences,
-        tag_set(train.sentences, sets.spelling),
-        spelling=sets.spelling,
-        min_count=section.min_count,
-    )
+    has_own_vectors = section.vectors is not None and config.base is None
+    vectors = load_vectors(config, console) if has_own_vectors else None
+    lexicon = _lexicon(config, train, sets.spelling, folder)
     if vectors is not None:
         lexicon = lexicon.with_words(vectors.words)
     torch.manual_seed(config.seed)
@@ -74,7 +70,27 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
         data=hash_files(config),
         stored={LEXICON: lexicon.to_json()},
         counts=[DataCount(name, len(part.sentences)) for name, part in sets.repaired.items()],
+        rows=partial(_rows, lexicon.tags),
+        portable=tagger.portable(),
     )
+
+
+def _lexicon(config: TagConfig, train: RepairedSentences, spelling: str | None, folder: Path) -> Lexicon:
+    """Learn the words and tags of the training text; a run that begins with another one has the words of that."""
+    tags, least = tag_set(train.sentences, spelling), config.model.min_count
+    if config.base is None:
+        return Lexicon.learn(train.sentences, tags, spelling=spelling, min_count=least)
+    own = folder / LEXICON
+    kept = Lexicon.load(own if own.exists() else Path(config.base) / LEXICON)
+    return replace(kept, tags=tags, spelling=spelling)
+
+
+def _rows(tags: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of the tags that the run it begins with has, too; of their chain also those of its edges."""
+    earlier = Lexicon.load(base / LEXICON).tags
+    rows = match_rows(tags, earlier)
+    chain = [*rows, [len(earlier)]]
+    return {"output.weight": (rows,), "output.bias": (rows,), "chain.transition": (chain, chain)}
 
 
 def load(config: TagConfig, folder: Path) -> Tagger:
@@ -86,8 +102,7 @@ def load(config: TagConfig, folder: Path) -> Tagger:
 
 def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
-    name = "test" if config.data.test else "valid"
-    gold = [sentence for file in read_set_files(config)[f"data.{name}"] for sentence in file.sentences]
+    name, gold = scored_set(config, tagger)
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores
     mark = _mark_spans if has_spans else _mark_tags
@@ -103,6 +118,13 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
         sure = "The mistakes it was most certain of"
         sections.append(("Worst outputs", render_table(sure, [*head, "Probability"], cells)))
     return ReportPart(name, scores, sections)
+
+
+def scored_set(config: TagConfig, tagger: Tagger) -> ScoredSet:
+    """Return the sentences of the test set, or of the validation set where there is none."""
+    del tagger
+    name = "test" if config.data.test else "valid"
+    return ScoredSet(name, [one for file in read_set_files(config)[f"data.{name}"] for one in file.sentences])
 
 
 class _Validator:
@@ -147,4 +169,8 @@ def _mark_tags(one: TaggedSentence | Tagged) -> Markup:
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 
 
-TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions))
+INHERITED = Inherited(
+    same=("model", "data.feature_columns"),
+    free=("model.word_dropout", "model.dropout", "model.attention_dropout", "model.activation_dropout"),
+)
+TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions), scored_set, inherited=INHERITED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from saccade.attention.scores import SCORES, Score
@@ -18,6 +19,7 @@ from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.availability import HAS_TRITON
 from saccade.tasks.console import say
 from saccade.tasks.devices import device_for
+from saccade.tasks.steps import settle_steps
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.networks import Network
@@ -27,32 +29,44 @@ from saccade.training.options import Loss, Plan
 from saccade.training.schedules import transformer_rate
 
 MULTIPLE = 8  # of the widths of even batches
+TAKEN_OVER = 1 / 3  # of the usual learning rate: weights that were taken over should not be forgotten
+BATCHES_AN_EPOCH = 100  # about so many, where the amount of text decides; of these sizes:
+FEWEST_TOKENS, MOST_TOKENS = 1024, 4096
 
 
-def settle(config: TranslateConfig, network: Network, stores: list[Store], console: Console) -> TranslateConfig:
-    """Return the config with what it leaves to be found here: the size of a batch, its kind, and the learning rate."""
-    return _settle_rate(_settle_batches(config, network, stores, console), console)
+def settle(
+    config: TranslateConfig, network: Network, stores: list[Store], recordings: list[Recordings], console: Console
+) -> TranslateConfig:
+    """Return the config with what it leaves to be found here: the batches, the steps, and the learning rate."""
+    config = _settle_batches(config, network, stores, console)
+    return _settle_rate(settle_steps(config, plan(config, stores, recordings)), console)
 
 
 def _settle_batches(
     config: TranslateConfig, network: Network, stores: list[Store], console: Console
 ) -> TranslateConfig:
     update: dict[str, Any] = {"batches": _kind(config)}
-    if config.training.tokens_per_batch == "auto" and any(len(store) for store in stores):
-        update["tokens_per_batch"] = _fitting(config, network, stores)
-        console.print(f"tokens_per_batch: {update['tokens_per_batch']:,} fit into the memory here")
+    wanted = config.training.tokens_per_batch
+    if wanted == "auto":
+        size = update["tokens_per_batch"] = _suiting(stores)
+        say(console, f"tokens_per_batch: {size:,} (for the amount of text)")
+    elif wanted == "largest" and any(len(store) for store in stores):
+        size = update["tokens_per_batch"] = _fitting(config, network, stores)
+        say(console, f"tokens_per_batch: {size:,} fit into the memory here")
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"training": training})
 
 
 def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
-    model, training = config.model, config.training.settle_steps()
+    model, training = config.model, config.training
     if training.learning_rate != "auto":
         return config
     rate, why = USUAL_RATE, "the usual one"
     if model.kind == "transformer" and model.norm == "pre":
         rate = transformer_rate(model.width, int(training.warmup_steps))
         why = f"for width {model.width:,} and {training.warmup_steps:,} steps of warm-up"
+    if config.base is not None and not training.lora:
+        rate, why = float(f"{rate * TAKEN_OVER:.2g}"), f"{why}; a third of it, as it begins with trained weights"
     say(console, f"learning rate: {rate:g} ({why})")
     return config.model_copy(update={"training": config.training.model_copy(update={"learning_rate": rate})})
 
@@ -60,7 +74,7 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
 def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordings]) -> Plan:
     """Which pairs go together in each epoch."""
     options: dict[str, Any] = {"tokens_per_batch": int(config.training.tokens_per_batch), "seed": config.seed}
-    options["weights"] = corpora.shares(config.data, len(stores))
+    options["weights"] = corpora.shares(config.data, stores)
     if config.training.batches == "packed":
         return packing.pack_pairs(*stores, **options)
     multiple = MULTIPLE if config.training.batches == "even" else 1
@@ -126,6 +140,17 @@ def _unpackable(config: TranslateConfig) -> str | None:
     if model.normalizer != "softmax" or SCORES[model.score].as_dot is Score.as_dot:
         return f"its kernel knows dot products under a softmax, not {model.score} under {model.normalizer}"
     return None
+
+
+def _suiting(stores: list[Store]) -> int:
+    """Return a size with which an epoch has enough steps, if it isn't too small for a step, or for the longest pair."""
+    widths = [np.maximum(store.source.lengths, store.target.lengths) + 1 for store in stores if len(store)]
+    total, longest = (
+        sum(int(width_N.sum()) for width_N in widths),
+        max((int(width.max()) for width in widths), default=1),
+    )
+    size = 1 << max(0, total // BATCHES_AN_EPOCH).bit_length()
+    return max(min(MOST_TOKENS, max(FEWEST_TOKENS, size)), longest)
 
 
 def _fitting(config: TranslateConfig, network: Network, stores: list[Store]) -> int:

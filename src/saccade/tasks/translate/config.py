@@ -13,6 +13,7 @@ from saccade.config import base
 from saccade.config.base import (
     FILES_OR_PART,
     ONE_OR_SEVERAL,
+    VALUE_OR_AUTO,
     Columns,
     HeldOutPart,
     OrAuto,
@@ -33,9 +34,10 @@ from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
 from saccade.layers.augmentation import Augmentation, MaskLimits
 from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
-from saccade.tasks.translate.networks import RnnModel, TransformerModel
+from saccade.tasks.translate.networks import LEFT_OPEN, AutoModel, RnnModel, TransformerModel
 
 Count = Annotated[int, Field(ge=0)]
+USUAL_LENGTH = 256
 LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
 
 
@@ -68,7 +70,11 @@ class SideColumns(Columns):
 class SideLengths(Section):
     """The most tokens of a source, and of a target."""
 
-    source: Positive = 256
+    source: OrAuto[Positive] = Field(
+        default="auto",
+        description="auto: 256; where more than 1% are longer, but not their targets, what 99% of the sources need, up "
+        "to 4095 and less than a batch.",
+    )
     target: Positive = 256
 
 
@@ -85,6 +91,24 @@ def _for_both(given: object) -> object:
     if not is_value and not isinstance(given, dict | Section):
         raise ValueError("allowed: a value for both sides, or {source: ..., target: ...}")
     return {"source": given, "target": given} if is_value else given
+
+
+class OldData(Section):
+    """What an earlier run has learned from, to be mixed in: its data.train, data.columns, and what it held out."""
+
+    train: Annotated[list[TrainingCorpus], Field(min_length=1)]
+    columns: SideColumns | None = None
+    valid: HeldOutPart | None = Field(default=None, description="The part of train that it held out: it stays out.")
+
+    @property
+    def side_columns(self) -> tuple[Place, Place] | None:
+        """The columns, as reading takes them."""
+        return None if self.columns is None else (self.columns.source, self.columns.target)
+
+    @property
+    def corpora(self) -> dict[str, TrainingCorpus]:
+        """Its corpora, under the names that messages use."""
+        return {f"data.old.train.{index}": files for index, files in enumerate(self.train)}
 
 
 class TranslateData(Section):
@@ -112,6 +136,14 @@ class TranslateData(Section):
         description="What validation decodes and scores; the best model on it is kept. Files, or a part of the pairs "
         "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500).",
     )
+    old_share: Share = Field(
+        default=0.0,
+        description="So many of the pairs of an epoch are old ones, which keeps what a model knows (0.2, say).",
+    )
+    old: OrAuto[OldData] = Field(
+        default="auto",
+        description="Where the old pairs come from. auto: what the run of from has learned from.",
+    )
     test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: SideColumns | None = Field(
         default=None,
@@ -131,9 +163,16 @@ class TranslateData(Section):
         description="drop: a pair with a longer side is left out; cut: that side ends at data.max_length. Both are "
         "counted. auto cuts sources, if more than 1% are too long while their targets aren't.",
     )
+    terms: Share = Field(
+        default=0.0,
+        description="The share of the sources to train on that have translations of some words written behind them, as "
+        "the words are linked in the corpora: the model learns to write the terms of a glossary. 0.3 is a good share.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
+        if self.old != "auto" and not self.old_share:
+            raise ValueError("old: given; it has no effect with old_share: 0")
         sets = [files for files in (*self.corpora.values(), self.valid, self.test) if isinstance(files, CorpusFiles)]
         if self.columns is not None and all(files.target is not None for files in sets):
             raise ValueError("columns: given, but every source has a target file, so no file has columns")
@@ -144,14 +183,20 @@ class TranslateData(Section):
         """The limits of both sides, as stores take them."""
         long = self.too_long
         return (
-            SideLimit(self.max_length.source, is_cut=long.source == "cut"),
+            SideLimit(self.source_length, is_cut=long.source == "cut"),
             SideLimit(self.max_length.target, is_cut=long.target == "cut"),
         )
 
     @property
     def longest(self) -> int:
         """The most tokens of either side."""
-        return max(self.max_length.source, self.max_length.target)
+        return max(self.source_length, self.max_length.target)
+
+    @property
+    def source_length(self) -> int:
+        """The most tokens of a source; the usual number as long as it isn't settled."""
+        given = self.max_length.source
+        return USUAL_LENGTH if given == "auto" else given
 
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
@@ -161,6 +206,16 @@ class TranslateData(Section):
         if isinstance(self.train, TrainingCorpus):
             return {"data.train": self.train}
         return {f"data.train.{index}": files for index, files in enumerate(self.train)}
+
+    @property
+    def num_corpora(self) -> int:
+        """How many corpora there are to train on, old ones included."""
+        return len(self.corpora) + len(self.old_corpora)
+
+    @property
+    def old_corpora(self) -> dict[str, TrainingCorpus]:
+        """What is mixed in, under the name that messages use."""
+        return {} if self.old == "auto" else self.old.corpora
 
 
 class SoundFeatures(Section):
@@ -210,10 +265,15 @@ class TranslateTraining(base.TrainingSection):
     learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
         default="auto",
         description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
-        "norm: pre, at most 0.003 (Vaswani 2017); else 0.001.",
+        "norm: pre, at most 0.003 (Vaswani 2017); else 0.001. With from, but for lora, a third of it.",
     )
-    tokens_per_batch: OrAuto[Positive] = Field(
-        default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
+    tokens_per_batch: Annotated[
+        Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],
+        Discriminator(lambda given: VALUE_OR_AUTO[given in ("auto", "largest")]),
+    ] = Field(
+        default="auto",
+        description="Padded size of a batch on either side. auto: 1024 to 4096, a power of two that makes about 100 "
+        "batches of an epoch; largest: what fits the memory.",
     )
     batches: Literal["auto", "padded", "even", "packed"] = Field(
         default="auto",
@@ -280,6 +340,11 @@ class TranslateDecoding(Section):
         default=8192, description="Longer sources are cut to so many tokens, with a warning."
     )
     tokens_per_batch: Positive = 4096
+    placeholders: Literal["auto", "keep", "ignore"] = Field(
+        default="auto",
+        description='keep: {0}, %s, <x id="1"/>, e-mail addresses and URLs come out as they went in, each once; '
+        "ignore: they are words like others. auto: keep, where languages are known.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateDecoding:
@@ -288,7 +353,7 @@ class TranslateDecoding(Section):
 
     def options(self) -> BeamOptions:
         """As decoding takes them; it checks what concerns several fields. What is not settled yet has usual values."""
-        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
+        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length", "placeholders"})
         return BeamOptions(width=self.beam, **{name: value for name, value in given.items() if value != "auto"})
 
 
@@ -312,8 +377,8 @@ class TranslateConfig(RunSection):
         default="auto",
         description="What sources are, for a server. sentences: a text is split into sentences, which are answered one "
         "by one; documents: it is answered whole, and split only where it is too long; anything: it is answered whole. "
-        "auto: documents where most sources to train on have several sentences; sentences where languages are known or "
-        "most end like a sentence; else anything.",
+        "auto: documents where most sources to train on have several sentences; sentences where languages are known, "
+        "or most end like a sentence and at most 5% have several; else anything.",
     )
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
@@ -321,19 +386,19 @@ class TranslateConfig(RunSection):
     data: TranslateData
     features: SoundFeatures | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()
-    model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
+    model: Annotated[TransformerModel | RnnModel | AutoModel, Field(discriminator="kind")] = AutoModel()
     training: TranslateTraining = TranslateTraining()
     decoding: TranslateDecoding = TranslateDecoding()
 
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a Transformer; sound has its own defaults."""
+        """A model that says more than its size but not its kind is a Transformer; sound has its own defaults."""
         if not isinstance(given, dict):
             return given
         filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}
         if isinstance(given.get("model"), dict):
-            filled["model"] = {"kind": "transformer"}
+            filled["model"] = {"kind": "auto" if LEFT_OPEN.issuperset(given["model"]) else "transformer"}
         return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
 
     @model_validator(mode="after")
@@ -348,11 +413,21 @@ class TranslateConfig(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.longest} given; {wanted}")
         self._check_sound()
+        self._check_beginning()
         if self.model.kind == "rnn" and self.training.recompute:
             raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
         if self.model.kind == "rnn" and self.training.shard:
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
+
+    def _check_beginning(self) -> None:
+        if self.base is None and self.data.old_share and self.data.old == "auto":
+            wanted = "without from: RUN, say what is mixed in with data.old, or give data.train a list with weights"
+            raise ValueError(f"data.old_share: {self.data.old_share} given; {wanted}")
+        if self.base is None and self.tokenizer.grow:
+            raise ValueError(f"tokenizer.grow: {self.tokenizer.grow} given; only the vocabulary of from: RUN can grow")
+        if self.features is not None and self.data.old_share:
+            raise ValueError(f"data.old_share: {self.data.old_share} given; with input: features it must be 0")
 
     @property
     def pair_columns(self) -> PairColumns:
@@ -370,11 +445,18 @@ class TranslateConfig(RunSection):
         source, target = _ending(files.source), _ending(files.target or "")
         return (source, target) if source != target and source in NAMES and target in NAMES else None
 
+    @property
+    def keeps_placeholders(self) -> bool:
+        given = self.decoding.placeholders
+        return given == "keep" or (given == "auto" and self.input == "text" and self.find_languages() is not None)
+
     def _check_sound(self) -> None:
         if self.input == "text":
             if self.features is not None:
                 raise ValueError("features: given, but it has no effect with input: text")
             return
+        if self.decoding.placeholders == "keep":
+            raise ValueError("decoding.placeholders: 'keep' given; with input: features sounds have none")
         if self.data.too_long.source == "cut":
             raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
         if self.tokenizer.shared is True:
@@ -383,6 +465,8 @@ class TranslateConfig(RunSection):
             raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
+        if self.data.terms:
+            raise ValueError(f"data.terms: {self.data.terms} given; with input: features sources have no words")
         if self.texts != "auto":
             raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)
@@ -390,9 +474,9 @@ class TranslateConfig(RunSection):
             raise ValueError(f"features.subsampling: 'pyramid' given; it needs an even width, not {width}")
         if self.tokenizer.sampling:
             raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
-        if self.training.tokens_per_batch == "auto":
+        if isinstance(size := self.training.tokens_per_batch, str):
             raise ValueError(
-                "training.tokens_per_batch: 'auto' given; with input: features it must be a number of frames"
+                f"training.tokens_per_batch: {size!r} given; with input: features it must be a number of frames"
             )
 
 
@@ -400,6 +484,7 @@ SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
     "features": {},
     "tokenizer": {"shared": False},
     "data": {"max_length": 3000},  # frames: half a minute
+    "training": {"tokens_per_batch": 4096},  # frames
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from rich.console import Console
 
 from saccade.config.base import HeldOutPart
+from saccade.config.load import check_config, read_config
 from saccade.data.held_out import Amount, find_limit
 from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Encode, Store, count_duplicates, prepare_store
@@ -24,11 +25,13 @@ from saccade.data.text.tokenizer import (
     SentencePiece,
     run_seeded,
 )
+from saccade.data.text.word_pairs import learn_word_pairs
 from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.base import DataCount
-from saccade.tasks.translate.config import CorpusFiles, TranslateConfig, TranslateData
+from saccade.tasks.translate.config import CorpusFiles, OldData, TrainingCorpus, TranslateConfig, TranslateData
+from saccade.tasks.translate.wording.annotate import Annotator
 
 NUM_TOLD = 1000  # sources of a corpus that tell what its texts are
 SPLITTING = {
@@ -46,9 +49,15 @@ QUIET = Console(quiet=True)
 
 
 def training_corpora(config: TranslateConfig) -> list[Corpus]:
-    """Return every corpus to train on, without the pairs that are held out."""
-    whole = _whole_corpora(config)
-    limit = _find_limit(config, whole)
+    """Return every corpus to train on, old ones last, without the pairs that are or were held out."""
+    whole, old, data = _whole_corpora(config), _old_corpora(config), config.data
+    limit, old_limit = _find_limit(data.valid, whole), _find_limit(None if data.old == "auto" else data.old.valid, old)
+    return [*_leave_out(whole, [limit]), *_leave_out(old, [limit, old_limit])]
+
+
+def _leave_out(whole: list[Corpus], limits: list[int | None]) -> list[Corpus]:
+    """Return the corpora without pairs whose source has a hash below a limit."""
+    limit = max((one for one in limits if one is not None), default=None)
     return whole if limit is None else [replace(one, part=PartOfPairs(limit, is_held_out=False)) for one in whole]
 
 
@@ -58,7 +67,7 @@ def held_out_corpora(config: TranslateConfig, name: SetName) -> list[Corpus]:
     if isinstance(files, CorpusFiles):
         return [_corpus(config, files, name)]
     whole = _whole_corpora(config)
-    limit = _find_limit(config, whole)
+    limit = _find_limit(files, whole)
     assert limit is not None
     return [replace(one, name=name, part=PartOfPairs(limit, is_held_out=True)) for one in whole]
 
@@ -67,13 +76,48 @@ def _whole_corpora(config: TranslateConfig) -> list[Corpus]:
     return [_corpus(config, files, name) for name, files in config.data.corpora.items()]
 
 
+def _old_corpora(config: TranslateConfig) -> list[Corpus]:
+    """Return the corpora that an earlier run learned from."""
+    if config.data.old == "auto":
+        return []
+    columns = replace(config.pair_columns, given=config.data.old.side_columns)
+    return [Corpus(files.source, files.target, name, columns) for name, files in config.data.old_corpora.items()]
+
+
+def settle_old(config: TranslateConfig) -> TranslateConfig:
+    """Return the config with the files of the old pairs that are mixed in: those of the run it begins with."""
+    data = config.data
+    if not data.old_share:
+        return config
+    if data.old == "auto":
+        config = config.model_copy(update={"data": data.model_copy(update={"old": _read_old(config)})})
+    try:
+        for corpus in _old_corpora(config):
+            corpus.files()
+    except UserError as error:
+        where = "name where they are now in data.old, or leave data.old_share out"
+        raise UserError(
+            f"data.old_share: {data.old_share} given, but not all old texts are there ({error}); {where}"
+        ) from None
+    return config
+
+
+def _read_old(config: TranslateConfig) -> OldData:
+    path = Path(str(config.base)) / "config.yaml"
+    earlier = check_config(read_config(path, ()), str(path), {"translate": TranslateConfig}).data
+    if earlier.train is None:
+        said = f"data.old_share: {config.data.old_share} given, but {config.base} was imported and names no texts"
+        raise UserError(f"{said}; name some in data.old, or leave data.old_share out")
+    valid = earlier.valid if isinstance(earlier.valid, HeldOutPart) else None
+    return OldData(train=[*earlier.corpora.values()], columns=earlier.columns, valid=valid)
+
+
 def _corpus(config: TranslateConfig, files: CorpusFiles, name: str) -> Corpus:
     return Corpus(files.source, files.target, name, config.pair_columns)
 
 
-def _find_limit(config: TranslateConfig, whole: list[Corpus]) -> int | None:
+def _find_limit(part: object, whole: list[Corpus]) -> int | None:
     """Return the hash of a source below which its pairs are held out; None if none are."""
-    part = config.data.valid
     if not isinstance(part, HeldOutPart):
         return None
     ages = (path.stat().st_mtime_ns for corpus in whole for path in corpus.files())
@@ -85,6 +129,19 @@ def _find_limit_once(amount: Amount, whole: tuple[Corpus, ...], ages: tuple[int,
     """Read the sources only once for each state of the files."""
     del ages
     return find_limit(amount, (pair.source for corpus in whole for pair in corpus.pairs() if "" not in pair))
+
+
+def find_annotator(config: TranslateConfig) -> Annotator:
+    """Return what writes terms into a share of the sources to train on; the corpora are read for it once."""
+    whole = training_corpora(config)
+    ages = (path.stat().st_mtime_ns for corpus in whole for path in corpus.files())
+    return _learn_once(config.data.terms, tuple(whole), tuple(ages))
+
+
+@functools.lru_cache(maxsize=2)
+def _learn_once(share: float, whole: tuple[Corpus, ...], ages: tuple[int, ...]) -> Annotator:
+    del ages
+    return Annotator(learn_word_pairs(pair for corpus in whole for pair in corpus.pairs()), share)
 
 
 def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
@@ -104,13 +161,15 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
 
     def prepared(pairs: Corpus, variant: int) -> Store:
         drawn = {"sampling": alpha, "variant": variant} if alpha else {}
+        terms = {"terms": config.data.terms} if config.data.terms else {}
         return prepare_store(
             root,
             lambda: watch.show_progress(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
-            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn},
+            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn, **terms},
             limits=config.data.limits,
+            rewrite=lambda pair: find_annotator(config)(pair) if terms else pair,
         )
 
     variants = range(VARIANTS if alpha else 1)
@@ -145,11 +204,24 @@ def measure_pairs(stores: Sequence[Store], recordings: Sequence[Recordings]) -> 
     return [PairLengths(*both) for both in zip(sources, targets, strict=True) if len(both[0])]
 
 
-def shares(data: TranslateData, num_stores: int) -> list[float]:
+def shares(data: TranslateData, stores: Sequence[Store]) -> list[float]:
     """How often each store is read an epoch; of several variants of a corpus, each in part."""
-    weights = [files.weight for files in data.corpora.values()]
-    variants = num_stores // len(weights)
+    weights = _weigh(data, stores)
+    variants = len(stores) // len(weights)
     return [weight / variants for weight in weights] * variants
+
+
+def _weigh(data: TranslateData, stores: Sequence[Store]) -> list[float]:
+    """How often each corpus is read an epoch; the old ones so that they have their share of its pairs."""
+    weights, num_new = [files.weight for files in _named(data).values()], len(data.corpora)
+    pairs = [weight * len(store) for weight, store in zip(weights, stores, strict=False)]
+    new, old = sum(pairs[:num_new]), sum(pairs[num_new:])
+    more = data.old_share / (1 - data.old_share) * new / old if old else 0.0
+    return [*weights[:num_new], *(weight * more for weight in weights[num_new:])]
+
+
+def _named(data: TranslateData) -> dict[str, TrainingCorpus]:
+    return {**data.corpora, **data.old_corpora}
 
 
 def fingerprint(tokenizer: AnyTokenizer | Sounds) -> str:
@@ -191,13 +263,16 @@ def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], conso
     texts = training_corpora(config)
     if isinstance(part := config.data.valid, HeldOutPart):
         num_held = len(sets[0].pairs)
-        num_all = num_held + sum(len(store) + sum(store.left_out.values()) for store in stores)
+        num_all = num_held + sum(
+            len(store) + sum(store.left_out.values()) for store in stores[: len(config.data.corpora)]
+        )
         said = f"{num_held:,} of the {_pairs(num_all)} of data.train, chosen by a hash of the source"
         watch.say(console, f"data.valid: {said} ({part.amount})")
     lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
     if len(stores) > 1:
-        for line, (name, files) in zip(lines, config.data.corpora.items(), strict=True):
-            watch.say(console, f"{name}, {files.source}, weight {files.weight:g}: {line}")
+        weights = _weigh(config.data, stores)
+        for line, weight, (name, files) in zip(lines, weights, _named(config.data).items(), strict=True):
+            watch.say(console, f"{name}, {files.source}, weight {weight:.3g}: {line}")
         lines = [_pairs(sum(len(store) for store in stores))]
     watch.say(console, f"{lines[0]} to train on")
     for warning in (warning for held in sets for warning in _warnings(held, stores)):
@@ -208,7 +283,7 @@ def count_pairs(data: TranslateData, stores: list[Store], sets: list[HeldOut]) -
     """Count the pairs of each set, for the report; variants of a corpus are one."""
     training = [
         DataCount(name, len(store), {reason: count for reason, count in store.left_out.items() if count})
-        for name, store in zip(data.corpora, stores, strict=False)
+        for name, store in zip(_named(data), stores, strict=False)
     ]
     blank = [sum("" in pair for pair in held.pairs) for held in sets]
     held_out = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from saccade.tasks.translate.corpora import HeldOut, Tokenizers, training_corpor
 
 NUM_TOLD = 1000  # pairs of a corpus that tell how long its sides are
 MANY = 0.01  # a share that calls for a warning
+MOST_READ, ROUND = 4095, 64  # tokens of a source where its length is left to the data, and what they are rounded up to
 SIDES = ("source", "target")
 
 
@@ -27,30 +29,52 @@ class Remark(NamedTuple):
 
 
 def settle_lengths(config: TranslateConfig, both: Tokenizers, console: Console) -> TranslateConfig:
-    """Return the config with what becomes of sources that are too long, told by the first pairs of each corpus."""
+    """Return the config with the most tokens of a source, and with what becomes of longer ones.
+
+    The first pairs of each corpus tell, those whose targets are too long left out.
+    """
     data = config.data
-    if data.too_long.source != "auto":
-        return config
-    share = 0.0 if config.features is not None else _share_of_long_sources(config, both)
-    found = "cut" if share > MANY else "drop"
-    if found == "cut":
-        said = (
-            f"{percent(share)} of the sources have more than {data.max_length.source:,} tokens, while their targets fit"
-        )
-        watch.say(console, f"too_long: sources are cut ({said})")
-    too_long = data.too_long.model_copy(update={"source": found})
-    return config.model_copy(update={"data": data.model_copy(update={"too_long": too_long})})
+    lengths = _source_lengths(config, both)
+    most = _choose_length(config, lengths) if data.max_length.source == "auto" else data.source_length
+    share, is_raised = _share_above(most, lengths), most > data.source_length
+    if is_raised:
+        watch.say(console, f"max_length.source: {most:,} tokens (what nearly all sources need)")
+    found = data.too_long.source
+    if found == "auto":
+        found = "cut" if share > MANY or is_raised else "drop"
+        if share > MANY:
+            said = f"{percent(share)} of the sources have more than {most:,} tokens, while their targets fit"
+            watch.say(console, f"too_long: sources are cut ({said})")
+    update = {
+        "max_length": data.max_length.model_copy(update={"source": most}),
+        "too_long": data.too_long.model_copy(update={"source": found}),
+    }
+    return config.model_copy(update={"data": data.model_copy(update=update)})
 
 
-def _share_of_long_sources(config: TranslateConfig, both: Tokenizers) -> float:
-    """Return the share of pairs whose source alone is too long."""
+def _source_lengths(config: TranslateConfig, both: Tokenizers) -> list[int]:
+    """Return how many tokens the sources have, 0 where a target is too long; sounds tell nothing."""
+    data = config.data
+    if config.features is not None or "auto" not in (data.max_length.source, data.too_long.source):
+        return []
     firsts = (itertools.islice(corpus.pairs(), NUM_TOLD) for corpus in training_corpora(config))
     pairs = [pair for first in firsts for pair in first if all(pair)]
-    source, target = (
-        [len(tokenizer.encode(pair[side])) > limit.most for pair in pairs]
-        for side, (tokenizer, limit) in enumerate(zip(both, config.data.limits, strict=True))
-    )
-    return sum(long and not other for long, other in zip(source, target, strict=True)) / max(1, len(pairs))
+    fits = [len(both[1].encode(pair.target)) <= data.max_length.target for pair in pairs]
+    return [len(both[0].encode(pair.source)) * fit for pair, fit in zip(pairs, fits, strict=True)]
+
+
+def _choose_length(config: TranslateConfig, lengths: list[int]) -> int:
+    """Return the usual number of tokens, or what nearly all sources need, as far as a batch and the model hold them."""
+    usual, size = config.data.source_length, config.training.tokens_per_batch
+    if _share_above(usual, lengths) <= MANY or config.model.score == "location":
+        return usual
+    needed = sorted(lengths)[math.ceil((1 - MANY) * len(lengths)) - 1]
+    most = MOST_READ if isinstance(size, str) else min(MOST_READ, size - 1)  # and </s>
+    return max(usual, min(most, -(-needed // ROUND) * ROUND))
+
+
+def _share_above(most: int, lengths: list[int]) -> float:
+    return sum(length > most for length in lengths) / max(1, len(lengths))
 
 
 def say(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Share
 from saccade.config.fields import TransformerFields
+from saccade.data.text.tokenizer import Vocabulary
+from saccade.decoding.limits import PairLengths
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import Transformer
@@ -108,6 +111,40 @@ class RnnModel(Section):
             if not has_effect and value != default:
                 why = "scope: global" if name == "radius" and attends else f"attention: {self.attention}"
                 raise ValueError(f"{name}: {value!r} given; it has no effect with {why}")
+
+
+class AutoModel(TransformerModel):
+    """A model of a kind that its texts decide. Until then it is checked as a Transformer."""
+
+    kind: Literal["auto"] = "auto"  # type: ignore[assignment]
+    dropout: Share | None = None  # type: ignore[assignment]  # what the kind has
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: object) -> object:
+        filled = _fill_sizes(given, TRANSFORMER_SIZES)
+        return {**filled, "dropout": None, **given} if isinstance(given, dict) and isinstance(filled, dict) else filled
+
+    def of_kind(self, kind: str) -> TransformerModel | RnnModel:
+        """Return the model of this kind, with the size and the dropout that are given."""
+        given = {"kind": kind, "size": self.size, **({} if self.dropout is None else {"dropout": self.dropout})}
+        return RnnModel.model_validate(given) if kind == "rnn" else TransformerModel.model_validate(given)
+
+
+LEFT_OPEN = frozenset(("size", "dropout"))  # fields that each kind has: with no others, the kind may be left open
+MOST_TOKENS, MOST_PAIRS = 40, 100_000  # of a side on average, and in all, up to which an RNN learns faster
+
+
+def choose_kind(both: tuple[object, object], lengths: Sequence[PairLengths]) -> tuple[str, str]:
+    """Choose the kind of a model for text that these tokenizers read, in pairs of these lengths; say why."""
+    if not all(isinstance(tokenizer, Vocabulary) for tokenizer in both):
+        return "transformer", "texts of many words"
+    num_pairs = sum(len(corpus.source_N) for corpus in lengths)
+    if num_pairs > MOST_PAIRS:
+        return "transformer", f"more than {MOST_PAIRS:,} pairs"
+    if any(sum(int(side.sum()) for side in sides) > MOST_TOKENS * num_pairs for sides in zip(*lengths, strict=True)):
+        return "transformer", f"more than {MOST_TOKENS} tokens on a side"
+    return "rnn", "few short texts of characters or words"
 
 
 Network = Transformer | Seq2Seq

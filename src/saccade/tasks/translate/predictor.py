@@ -50,17 +50,33 @@ from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
+from saccade.tasks.insisted import InsistedCounts
 from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
+from saccade.tasks.translate.confidence import judge
+from saccade.tasks.translate.confidence.confidence import Confidence
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
+from saccade.tasks.translate.wording.annotate import Note
+from saccade.tasks.translate.wording.glossary import Glossary
+from saccade.tasks.translate.wording.options import NO_WORDING, Wording, WordingOptions, read_options, settle
+from saccade.tasks.translate.wording.write import Writer
 
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 Way = BeamOptions | SamplingOptions
+
+
+class Asked(NamedTuple):
+    """What a call asks for: how to decode, the words, the weights to show, and whether to tell how sure it is."""
+
+    options: Way
+    wording: Wording
+    head: HeadChoice | None
+    tells: bool
 
 
 class SourceText(NamedTuple):
@@ -71,6 +87,8 @@ class SourceText(NamedTuple):
     prefix: str
     prefix_ids: list[int]
     number: int  # of the text in the call, from 0
+    spelt: str  # what is read, with terms of a glossary in it perhaps
+    notes: tuple[Note, ...]  # the terms of a glossary that it has, and where
 
 
 @final
@@ -96,23 +114,35 @@ class Translator(Predictor):
     judgement: Judgement = DEFAULT_JUDGEMENT
     columns: PairColumns = BY_NAME  # of files with both sides
     languages: tuple[str, str] | None = None  # what it translates into what
+    confidence: Confidence | None = None  # what was fitted of how sure it may be
     searcher: Searcher | None = None  # another engine, which searches in the place of the model
+    wording: Wording = NO_WORDING  # of its outputs, unless a call says so; whether it reads terms in sources
 
     @property
     def traits(self) -> Traits:
+        wording = ("confidence", *(() if isinstance(self.source, Sounds) else WordingOptions._fields))
         return Traits(
             "translate",
             reads="sound" if isinstance(self.source, Sounds) else "text",
             kinds=tuple(look.SIDES),
-            predict_options=(*OPTION_NAMES, "attention", *HeadChoice._fields, "prefixes", "window"),
-            evaluate_options=(*OPTION_NAMES, "tokenize"),
-            look_options=(*OPTION_NAMES, "targets", "kinds", "norms"),
+            predict_options=(
+                *OPTION_NAMES,
+                *wording,
+                "confidence",
+                "attention",
+                *HeadChoice._fields,
+                "prefixes",
+                "window",
+            ),
+            evaluate_options=(*OPTION_NAMES, *wording, "tokenize"),
+            look_options=(*OPTION_NAMES, *wording, "targets", "kinds", "norms"),
             evidence={"attention": True},
             aligning=self.aligning,
             beam=self.options.width,
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
+            num_terms=self.wording.num_terms,
         )
 
     def predict(
@@ -125,7 +155,7 @@ class Translator(Predictor):
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[list[TranslationResult]]:
         """The `num_best` outputs for each text, best first."""
-        return self._predict(list(pair_texts(texts, prefixes)), 1, *self._request(decoding))
+        return self._predict(list(pair_texts(texts, prefixes)), 1, self._request(decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -141,7 +171,7 @@ class Translator(Predictor):
         number = 1
         size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
         for part in windows(pair_texts(lines, prefixes), size):
-            yield from self._predict(part, number, *request)
+            yield from self._predict(part, number, request)
             number += len(part)
 
     def look(
@@ -159,9 +189,16 @@ class Translator(Predictor):
         """
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
-        options = self._choose_options(decoding)
-        given = self._encode(pair_texts(texts, targets, "targets"))
-        return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
+        options, wording, _, tells = self._request(decoding)
+
+        def look_at(texts: Sequence[SourceText], is_given: bool) -> list[Insight]:
+            return look.look_at(self, texts, options, kinds=kinds, norms=norms, is_given=is_given)
+
+        if targets is not None:
+            found = look_at(self._encode(pair_texts(texts, targets, "targets")), True)
+        else:
+            found = Writer(self, options, wording).look(self._encode(pair_texts(texts, None), wording=wording), look_at)
+        return [replace(one, answer=self._tell(one.answer)) for one in found] if tells else found
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The sources of a file, as in training, or the lines of the standard input.
@@ -208,20 +245,34 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        cuts = CutCounts()
-        outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
+        asked = self._request(decoding)
+        cuts, insisted = CutCounts(), InsistedCounts(asked.wording.num_terms)
+        stream = insisted.watch(cuts.watch(watch(self.stream(sources, **decoding), len(pairs))))
+        results = list(stream)
+        outputs = [found.text for found in results]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
         lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
+            heard = cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
+            return self._add_reliability(heard, results, references, asked)
         by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
         whole = Evaluation(
             {**figures, "by_length": [row.plain() for row in by_length]},
             [*lines, "", *scores.table(by_length, shown[:2])],
             lambda path: scores.plot(by_length, path, shown[0]),
         )
-        return cuts.add_to(whole)
+        return self._add_reliability(insisted.add_to(cuts.add_to(whole)), results, references, asked)
+
+    def _add_reliability(
+        self, found: Evaluation, results: list[TranslationResult], references: list[str], asked: Asked
+    ) -> Evaluation:
+        """Add how far what is said of words and outputs is from the shares that are right, if it was asked for."""
+        if not asked.tells or self.confidence is None:
+            return found
+        measured = judge.measure(judge.judge(self, results, references), self.confidence)
+        scores = {**found.scores, **measured.figures()}
+        return found._replace(scores=scores, lines=[*found.lines, *measured.lines()])
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -252,6 +303,10 @@ class Translator(Predictor):
         """Search with another engine; what is looked at is still computed by this model."""
         return replace(self, searcher=make(self.portable()))
 
+    def with_glossary(self, path: Path) -> Translator:
+        """Write the terms of a file as it asks, unless a call has a glossary of its own, whose entries go first."""
+        return replace(self, wording=self.wording._replace(glossary=Glossary.read(path)))
+
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:
         """Decode several runs together, as the first one says; they must have the same tokenizers."""
@@ -266,33 +321,43 @@ class Translator(Predictor):
                     raise UserError(
                         f"{name}: its {side} tokenizer differs from that of {first}; an ensemble shares both"
                     )
-        return replace(found[0], model=Ensemble([run.model for run in found]))
+        wording = found[0].wording._replace(annotates=all(run.wording.annotates for run in found))
+        return replace(found[0], model=Ensemble([run.model for run in found]), wording=wording, confidence=None)
 
-    def _request(self, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
+    def _request(self, decoding: dict[str, Any]) -> Asked:
         """Check the keywords of a call: what has no effect is refused, not ignored."""
         given = dict(decoding)
         head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
-        is_attention = given.pop("attention", False)
+        is_attention, tells = given.pop("attention", False), given.pop("confidence", False)
         if head and not is_attention:
             raise UserError(f"{next(iter(head))}: given without attention")
-        return self._choose_options(given), HeadChoice(**head) if is_attention else None
+        if tells and self.confidence is None:
+            raise UserError(
+                "confidence: none was fitted; saccade train does it at the end, also for a run that is finished, "
+                "but not for ensembles and imported models"
+            )
+        return Asked(*self._choose_options(given), HeadChoice(**head) if is_attention else None, tells)
 
-    def _choose_options(self, given: dict[str, Any]) -> Way:
+    def _tell(self, result: TranslationResult) -> TranslationResult:
+        """Return a result with its confidence."""
+        assert self.confidence is not None
+        return self.confidence.tell(result, self.output_side(result))
+
+    def _choose_options(self, given: dict[str, Any]) -> tuple[Way, Wording]:
         """Put keywords over the run's own options, and refuse what another engine can't honour."""
-        options = choose_options(self.options, given)
+        words, others = read_options(given)
+        options = choose_options(self.options, others)
         if self.searcher is not None and (reason := self.searcher.refuse(options)) is not None:
             raise UserError(f"{reason}; the engine torch can")
-        return options
+        engine = None if self.searcher is None else self.searcher.name
+        return options, settle(
+            words, self.wording, options, reads_text=not isinstance(self.source, Sounds), engine=engine
+        )
 
-    def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Way, head: HeadChoice | None
-    ) -> list[list[TranslationResult]]:
-        encoded = self._encode(texts, number)
-        found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
-        rows = [row for row, text in enumerate(encoded) if len(text.ids)]
-        for row, best in zip(rows, self.search([encoded[row] for row in rows], options), strict=True):
-            found[row] = self._results(encoded[row], best, head)
-        return found
+    def _predict(self, texts: list[tuple[str, str]], number: int, asked: Asked) -> list[list[TranslationResult]]:
+        encoded = self._encode(texts, number, asked.wording)
+        found = Writer(self, asked.options, asked.wording, asked.head).write(encoded)
+        return [[self._tell(one) for one in best] for best in found] if asked.tells else found
 
     def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
@@ -327,16 +392,24 @@ class Translator(Predictor):
     def _engine(self) -> DecodingEngine:
         return DecodingEngine(self.model, self.dtype)
 
-    def _encode(self, texts: Iterable[tuple[str, str]], first: int = 1) -> list[SourceText]:
+    def _encode(
+        self, texts: Iterable[tuple[str, str]], first: int = 1, wording: Wording = NO_WORDING
+    ) -> list[SourceText]:
         """Read texts with what their outputs begin with; `first` is the number of the first one."""
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
-            ids, prefix = self.source.encode(clean(text)), clean(prefix)
+            spelt, notes = wording.read(clean(text))
+            ids, prefix = self.source.encode(spelt), clean(prefix)
             if len(ids) > limit:
                 long[number] = len(ids)
-            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1))
+            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1, spelt, notes))
         if long:
             self._warn_of_long(long, len(found))
+        return found
+
+    def replace_text(self, text: SourceText, other: str, wording: Wording) -> SourceText:
+        """Return another text in the place of one, without a prefix."""
+        (found,) = self._encode([(other, "")], text.number + 1, wording)
         return found
 
     def _warn_of_long(self, long: dict[int, int], num_sources: int) -> None:
@@ -350,7 +423,7 @@ class Translator(Predictor):
             said = f"{many}; only so many of each are read"
         warnings.warn(f"{said} ({self.source_limit})", LongTextWarning, stacklevel=2)
 
-    def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
+    def to_results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
         shown = [self.to_result(text, one) for one in found]
         if head is None:
@@ -391,6 +464,15 @@ class Translator(Predictor):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+    def align_output(self, text: SourceText, found: Hypothesis) -> Tensor | None:
+        """Return the weights [T, S] of output pieces on source pieces, by the head that aligns best, if any does."""
+        read_1T = self.decoder_ids([found.ids])[:, : len(found.log_probabilities)]
+        weight_BLHTS = source_weights(self.model, *self.pad([text]), read_1T)
+        if not weight_BLHTS.shape[1]:
+            return None
+        own = None if isinstance(self.model, Ensemble) else self.aligning
+        return (own or Head(layer=-1)).of(weight_BLHTS[0]).float().cpu()
 
     def pad(self, texts: list[SourceText]) -> tuple[Tensor, Tensor]:
         """Sources and their lengths, where the model is."""

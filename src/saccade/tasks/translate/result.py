@@ -25,6 +25,30 @@ class Heard(NamedTuple):
     hop: float
 
 
+class Kept(NamedTuple):
+    """A placeholder of a source in its output, and how it came there: "copied" by the model; "aligned", behind what
+    read the words before it; or "by length", as the model has no attention.
+    """
+
+    text: str
+    way: str
+
+
+class Term(NamedTuple):
+    """A term of a glossary that a source has, and how the output has it: "as asked", "in another form" or "missing"."""
+
+    source: str
+    target: str
+    way: str
+
+
+class Sure(NamedTuple):
+    """The share of an output's words that is expected to be right, and the probability of each word to be so."""
+
+    sentence: float
+    words: list[tuple[str, float]]
+
+
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
@@ -32,6 +56,7 @@ class TranslationResult(NamedTuple):
     and "loop" where it went in circles; of an output that ended, another one was better when it was cut so.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
+    `kept` are the placeholders of the source, `terms` those of a glossary in it.
     """
 
     text: str
@@ -45,6 +70,9 @@ class TranslationResult(NamedTuple):
     name: str | None = None  # of the sound
     others: tuple[TranslationResult, ...] = ()
     cut_by: Cut | None = None  # the setting of the section `decoding`
+    kept: tuple[Kept, ...] = ()
+    terms: tuple[Term, ...] = ()
+    confidence: Sure | None = None  # on request
 
     @property
     def cut(self) -> Kind | None:
@@ -54,8 +82,10 @@ class TranslationResult(NamedTuple):
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        kept = self._replace(heard=None, others=(), cut_by=None)._asdict() | {"cut": self.cut}
-        shown = {name: value for name, value in kept.items() if value is not None and name != "others"}
+        own = self._replace(heard=None, others=(), cut_by=None)._asdict() | {"cut": self.cut}
+        own |= {name: [one._asdict() for one in own[name]] or None for name in ("kept", "terms")}
+        own["confidence"] = None if self.confidence is None else self.confidence._asdict()
+        shown = {name: value for name, value in own.items() if value is not None and name != "others"}
         if self.others:
             shown["others"] = [one.plain() for one in self.others]
         if self.attention is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,29 +16,40 @@ from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Store
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import AnyTokenizer
+from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
-from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.base import Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
 from saccade.tasks.output_limits import settle_limits
 from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
+from saccade.tasks.translate.confidence import confidence, judge
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
-from saccade.tasks.translate.networks import Network, RnnModel
+from saccade.tasks.translate.networks import AutoModel, Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.result import TranslationResult
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
-from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
+from saccade.tasks.translate.tokenizers import (
+    list_grown_rows,
+    load_tokenizers,
+    prepare_tokenizers,
+    settle_kinds,
+    settle_sizes,
+)
 from saccade.tasks.translate.validation import Sources, Validator
+from saccade.tasks.translate.wording.options import Wording
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
+MOST_CALIBRATING = 2000  # pairs that confidence is fitted on
 Sides = tuple[AnyTokenizer | Sounds, AnyTokenizer]
 
 
@@ -47,6 +58,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     for field in ("train", "valid"):
         if getattr(config.data, field) is None:
             raise UserError(f"data.{field}: missing; an imported model ({config.origin}) has no data to train on")
+    config = corpora.settle_old(config)
     held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
@@ -56,13 +68,14 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
     config = coverage.settle_lengths(config, tokenizers, console)
     stores, recordings = _stores(config, both, root, console)
-    corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
-    coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
+    corpora.say(config, stores[: config.data.num_corpora], held_out, console)
+    coverage.say(config, tokenizers, stores[: config.data.num_corpora], held_out, console)
+    config = _settle_model(config, both, corpora.measure_pairs(stores, recordings), console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
     config = _settle_limits(config, stores, recordings, console)
-    config = batches.settle(config, network, stores, console)
+    config = batches.settle(config, network, stores, recordings, console)
     whole = translator(config, network, both)
     return Job(
         config=config,
@@ -74,7 +87,36 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         data=[store.key for store in stores],
         counts=corpora.count_pairs(config.data, stores, held_out),
         portable=whole.portable(),
+        rows=lambda base: _rows(config, folder, base),
     )
+
+
+def _settle_model(
+    config: TranslateConfig, both: Sides, lengths: Sequence[PairLengths], console: Console
+) -> TranslateConfig:
+    """Return the config with the kind of its model."""
+    section, training = config.model, config.training
+    if not isinstance(section, AutoModel):
+        return config
+    kind, why = networks.choose_kind(both, lengths)
+    if training.recompute or training.shard or training.batches == "packed":
+        kind, why = "transformer", "as training.recompute, shard or batches ask for"
+    say(console, f"model: {kind} ({why})")
+    return config.model_copy(update={"model": section.of_kind(kind)})
+
+
+def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of grown vocabularies in embeddings; these may be one matrix, under its first name."""
+    if not config.tokenizer.grow:
+        return {}
+    source, target = list_grown_rows(folder, [one.size for one in load_tokenizers(config, base)])
+    tied = _find_tied(config)
+    rows: dict[str, tuple[Rows, ...]] = {"target.weight": (target,)}
+    if tied != "three" and config.features is None:
+        rows["source.weight"] = (source,)
+    if tied == "none":
+        rows["output.weight"] = (target,)
+    return {**rows, "output_bias": (target,)} if getattr(config.model, "output_bias", False) else rows
 
 
 def _settle_limits(
@@ -116,7 +158,17 @@ def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
     both = sides(config, load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
-    return replace(found, aligning=chosen_head.load(folder))
+    return replace(found, aligning=chosen_head.load(folder), confidence=confidence.load(folder))
+
+
+@read_long_texts()
+def calibrate(config: TranslateConfig, translator: Translator) -> dict[str, str]:
+    """Fit how sure a trained run may be of its words, on outputs for its validation set."""
+    texts = corpora.held_out_corpora(config, "data.valid")
+    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)][:MOST_CALIBRATING]
+    results = translator.predict([pair.source for pair in pairs])
+    judged = judge.judge(translator, results, [pair.target for pair in pairs])
+    return {confidence.NAME: judge.fit(judged).text()}
 
 
 def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
@@ -127,7 +179,7 @@ def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
 def model(config: TranslateConfig, both: Sides) -> Network:
     """The network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
-    tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
+    tied = _find_tied(config)
     common = {
         "source": both[0].size if not isinstance(both[0], Sounds) else _frame_encoder(config),
         "target_vocabulary": both[1].size,
@@ -139,6 +191,11 @@ def model(config: TranslateConfig, both: Sides) -> Network:
     network = networks.transformer(config.model, common, 4 * config.data.longest)
     network.recomputes = config.training.recompute
     return network
+
+
+def _find_tied(config: TranslateConfig) -> str:
+    """Return which embeddings are one matrix."""
+    return config.model.tied or ("three" if config.tokenizer.shared else "two")
 
 
 def _frame_encoder(config: TranslateConfig) -> FrameEncoder:
@@ -157,8 +214,8 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     limit = "max_source_length"
-    if config.data.limits[0].is_cut and config.data.max_length.source < longest:  # as in training
-        longest, limit = config.data.max_length.source, "data.max_length.source of its training"
+    if config.data.limits[0].is_cut and config.data.source_length < longest:  # as in training
+        longest, limit = config.data.source_length, "data.max_length.source of its training"
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(
         network.eval(),
@@ -172,6 +229,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
         languages=config.find_languages(),
+        wording=Wording(keeps=config.keeps_placeholders, annotates=config.data.terms > 0),
     )
 
 
@@ -181,6 +239,7 @@ class Outputs(NamedTuple):
     name: str
     pairs: list[Pair]
     texts: list[str]
+    results: list[TranslationResult]
     scores: TextScores
     by_length: list[LengthScores]
     cut: Mapping[str, int]
@@ -201,11 +260,12 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     cuts = CutCounts()
-    written = [found.text for found in cuts.watch(translator.predict(sources))]
+    results = list(cuts.watch(translator.predict(sources)))
+    written = [found.text for found in results]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
     by_length = score_by_length(sources, written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
+    return Outputs(name, pairs, written, results, found, by_length, cuts.by_setting)
 
 
 @read_long_texts()
@@ -216,7 +276,7 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
-        return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
+        return ReportPart(found.name, {**scores, **heard.scores}, [*heard.sections, *_reliability(translator, found)])
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]
     chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
@@ -224,7 +284,17 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
         heading: render_samples([_sample(translator, pair, has_attention=has_attention) for pair in pairs])
         for heading, pairs in chosen.items()
     }
-    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths, shown[0])), *samples.items()])
+    sections = [("By length", report.render_lengths(lengths, shown[0])), *_reliability(translator, found)]
+    return ReportPart(found.name, scores, [*sections, *samples.items()])
+
+
+def _reliability(translator: Translator, found: Outputs) -> list[tuple[str, str]]:
+    """Show how far confidence is from the shares of words that are right, if it was fitted."""
+    if translator.confidence is None:
+        return []
+    judged = judge.judge(translator, found.results, [pair.target for pair in found.pairs])
+    where = "" if found.name == "test" else ", on the pairs that it was fitted on"
+    return [(f"Confidence{where}", judge.measure(judged, translator.confidence).render())]
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
@@ -250,6 +320,17 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
+INHERITED = Inherited(
+    same=("input", "features", "tokenizer", "model"),
+    free=(
+        *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
+        *("tokenizer.grow", "tokenizer.sampling"),
+        *("features.time_masks", "features.time_mask_frames", "features.frequency_masks"),
+        *("features.frequency_mask_mels", "features.tempo"),
+    ),
+    usual=("languages", "data.max_length", "data.terms", "decoding"),
+    anew=("tokenizer.grow", "decoding.max_length_factor", "decoding.max_length_extra", "decoding.max_rounds"),
+)
 TRANSLATE = Task(
     TranslateConfig,
     prepare,
@@ -257,4 +338,6 @@ TRANSLATE = Task(
     examine,
     Route("Text to text", languages=TranslateConfig.find_languages),
     scored_set,
+    calibrate,
+    INHERITED,
 )

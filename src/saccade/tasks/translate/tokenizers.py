@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from saccade.config.base import SideName, SideTokenizer, TokenizerSection
+from saccade.data.text.corpus import Pair
+from saccade.data.text.grow import Grown, grow
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     AnyTokenizer,
     ListedPieces,
+    TextSample,
     load_listed,
     load_tokenizer,
     read_ready_tokenizer,
@@ -23,10 +27,13 @@ from saccade.data.text.tokenizer import (
 )
 from saccade.data.text.tokenizer_choice import REASONS, choose_kinds, choose_size
 from saccade.errors import UserError
+from saccade.files import replace_file
 from saccade.tasks import console as watch
+from saccade.tasks.base import Rows
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, training_corpora
+from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, find_annotator, training_corpora
 
+GROWN = "tokenizer.grown.json"  # the old ids that each new token of a side is made of
 SIDES: tuple[SideName, ...] = ("source", "target")
 
 
@@ -95,11 +102,19 @@ def load_tokenizers(config: TranslateConfig, folder: Path) -> Tokenizers:
 
 
 def prepare_tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
-    """Return the run's tokenizers if it has them; else learn them from the training text, or read them; store them."""
+    """Return the run's tokenizers if it has them; else learn them from the training text, or read them; store them.
+
+    A run that begins with another one has the tokenizers of that, or these with new tokens.
+    """
     paths = _paths(config, folder)
     if all(path.exists() for path in paths):
         return load_tokenizers(config, folder)
-    both = _make_both(config, console)
+    if config.base is None:
+        both = _make_both(config, console)
+    elif config.tokenizer.grow:
+        both = _grow_both(config, folder, console)
+    else:
+        both = load_tokenizers(config, Path(config.base))
     for path, tokenizer in zip(reversed(paths), reversed(both), strict=False):
         tokenizer.save(path)
     return both
@@ -118,6 +133,56 @@ def _make_both(config: TranslateConfig, console: Console) -> Tokenizers:
     return _make(config, console, (0,), "sources"), _make(config, console, (1,), "targets")
 
 
+def _grow_both(config: TranslateConfig, folder: Path, console: Console) -> Tokenizers:
+    """Return the tokenizers of the run it begins with, grown; store what their new tokens are made of."""
+    assert config.base is not None
+    old = load_tokenizers(config, Path(config.base))
+    if config.tokenizer.shared or config.features is not None:
+        sides, what = ((0, 1), "training text") if config.tokenizer.shared else ((1,), "targets")
+        grown = [_grow(config, old[1], console, sides, what)] * 2
+    else:
+        grown = [_grow(config, old[side], console, (side,), f"{SIDES[side]}s") for side in (0, 1)]
+    with replace_file(folder / GROWN) as draft:
+        draft.write_text(json.dumps([one.parts for one in grown]), "utf-8")
+    return grown[0].tokenizer, grown[1].tokenizer
+
+
+def _grow(config: TranslateConfig, old: AnyTokenizer, console: Console, sides: tuple[int, ...], what: str) -> Grown:
+    """Grow a tokenizer by what the texts of these sides have often."""
+    count = config.tokenizer.grow
+    if isinstance(old, ListedPieces):
+        raise UserError(f"tokenizer.grow: {count} given; a vocabulary of imported pieces does not grow; allowed: 0")
+    texts = _sample(config, console, sides, what, new=True).texts
+    with watch.busy(console, f"looking for new tokens in the {what}"):
+        found = grow(old, texts, count)
+    fewer = f" (tokenizer.grow: {count:,} given; the text has no more)" if len(found.parts) < count else ""
+    watch.say(console, f"vocabulary of the {what}: {old.size:,} tokens, and {len(found.parts):,} new ones{fewer}")
+    return found
+
+
+def list_grown_rows(folder: Path, old: Sequence[int]) -> list[Rows]:
+    """Return the rows of embeddings of grown tokenizers: those of the `old` sizes, and the means of the new tokens."""
+    parts = json.loads((folder / GROWN).read_text("utf-8"))
+    return [[*([row] for row in range(size)), *new] for size, new in zip(old, parts, strict=True)]
+
+
+def _sample(
+    config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str, *, new: bool = False
+) -> TextSample:
+    """Return texts of these sides to learn from, perhaps `new` ones alone: all, or some by chance."""
+    corpora = training_corpora(config)[: len(config.data.corpora) if new else None]
+    pairs: Iterator[Pair] = (pair for corpus in corpora for pair in corpus.pairs())
+    if config.data.terms:  # the marks, and target words in sources, are to be in the vocabulary
+        pairs = map(find_annotator(config), pairs)
+    texts = (pair[side] for pair in pairs for side in sides)
+    chosen = sample_texts(
+        watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
+    )
+    if len(chosen.texts) < chosen.num_seen:
+        console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
+    return chosen
+
+
 def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str) -> AnyTokenizer:
     """Learn the tokenizer of these sides, or read a ready one."""
     side = SIDES[sides[-1]]
@@ -130,12 +195,7 @@ def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], wha
         raise UserError(
             f"{field}.kind: 'listed' given; such a tokenizer is not learned: give {field}.model, the file of an import"
         )
-    texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
-    chosen = sample_texts(
-        watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
-    )
-    if len(chosen.texts) < chosen.num_seen:
-        console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
+    chosen = _sample(config, console, sides, what)
     wanted = section.vocabulary_size
     size = choose_size(section.kind, chosen.texts, chosen.num_seen) if wanted == "auto" else wanted
     with watch.busy(console, f"learning a vocabulary of {size:,} ({section.kind}) from the {what}"):

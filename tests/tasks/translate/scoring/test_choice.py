@@ -28,6 +28,17 @@ def rows(source: int, target: int, words: list[str] | None = None, joined: str =
     ]
 
 
+def slots(num_own: int) -> list[Pair]:
+    """Requests and their slots; so many of four values are not words of the request."""
+    found = []
+    for _ in range(100):
+        value = DRAW.choices(WORDS, k=4)
+        named = [*value[num_own:], *DRAW.choices(WORDS, k=num_own)]
+        target = " | ".join(f"slot{place}={word}" for place, word in enumerate(named))
+        found.append(Pair(f"please book {' or '.join(value)} today", target))
+    return found
+
+
 @pytest.mark.parametrize(
     ("pairs", "metric", "reason"),
     [
@@ -43,6 +54,9 @@ def rows(source: int, target: int, words: list[str] | None = None, joined: str =
             "chrf",
             "targets are written without spaces",
         ),
+        (slots(0), "exact", "targets are put together from few different words and words of their sources"),
+        (slots(0)[:60], "bleu", "targets are sentences"),  # too few to tell
+        (slots(3), "bleu", "targets are sentences"),
         ([Pair("", "a")], "exact", "most targets are one word"),
     ],
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from saccade.tasks.translate.scoring.metrics import BLEU_ORDER, share_of_short
 
 NUM_TOLD = 1000  # pairs of a corpus that tell what its targets are
 LONG, TIMES = 20, 4  # words of a source that is summed up, and how many times it is longer
-FEW_WORDS, OFTEN = 100, 10  # phones, actions, slots: so few different words in all, each used so often
+FEW_WORDS, OFTEN = 100, 10  # phones and actions: so few different words in all, each used so often
+NEARLY_ALL = 0.95  # of the words of targets that name slots and their values
+WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class MetricChoice(NamedTuple):
@@ -64,6 +67,19 @@ def choose_metric(pairs: Iterable[Pair]) -> MetricChoice:
         return MetricChoice(
             "wer", f"targets are written with {len(used)} different words, so that errors can be counted"
         )
+    if _share_of_parts(rows) > NEARLY_ALL:
+        return MetricChoice("exact", "targets are put together from few different words and words of their sources")
     if 2 * sum(len(UNSPACED.findall(pair.target)) for pair in rows) > sum(len(pair.target) for pair in rows):
         return MetricChoice("chrf", "targets are written without spaces")
     return MetricChoice("bleu", "targets are sentences")
+
+
+def _share_of_parts(rows: Sequence[Pair]) -> float:
+    """Return the share of the targets' words that are among the most frequent ones, or in their sources; 0: too few."""
+    targets = [WORD.findall(pair.target) for pair in rows]
+    used = Counter(itertools.chain.from_iterable(targets))
+    if used.total() < OFTEN * FEW_WORDS:
+        return 0.0
+    frequent = {word for word, _ in used.most_common(FEW_WORDS)}
+    known = (frequent.union(WORD.findall(pair.source)) for pair in rows)
+    return sum(word in allowed for words, allowed in zip(targets, known, strict=True) for word in words) / used.total()

@@ -1,0 +1,60 @@
+"""How well-behaved clients fare while another one attacks their server."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from saccade.bench.choices import parse_names
+from saccade.bench.serving.attacks import attacking, attacks
+from saccade.bench.serving.http_client import start_server
+from saccade.bench.serving.load import Clients, LoadPlan, Say, Tally, after, right_answers
+
+MOST_TIMES = 5.0  # as long as without the attack
+WARM_SECONDS = 3.0
+REST_SECONDS = 3.0  # after an attack
+
+
+class AttackRow(NamedTuple):
+    """What clients saw just before an attack, and during it."""
+
+    name: str
+    quiet: Tally
+    attacked: Tally
+
+    @property
+    def times(self) -> float:
+        """How many times as long the slowest hundredth of the answers took."""
+        return self.attacked.percentile(0.99) / self.quiet.percentile(0.99)
+
+    @property
+    def is_bad(self) -> bool:
+        found = self.attacked.as_dict()
+        return self.times > MOST_TIMES or any(found[key] for key in ("refused", "errors", "lost", "swapped", "wrong"))
+
+    def as_dict(self) -> dict[str, Any]:
+        found = {"attack": self.name, "times": self.times, "bad": self.is_bad}
+        return found | {"quiet": self.quiet.as_dict(), "attacked": self.attacked.as_dict()}
+
+
+def run(plan: LoadPlan, names: str | None, say: Say) -> list[AttackRow]:
+    """Attack a server in each of these ways, or in all; for `plan.alone_seconds` before each there is no attack."""
+    right, pair = right_answers(plan, say)
+    known = attacks(pair)
+    chosen, rows = parse_names("kinds", names, known), list[AttackRow]()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_server(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
+    ):
+        clients = Clients(where, right, pair, are_apart=True)
+        asyncio.run(clients.run(plan.clients, until=after(WARM_SECONDS)))
+        for name in chosen:
+            quiet = asyncio.run(clients.run(plan.clients, until=after(plan.alone_seconds), pause=plan.pause))
+            with attacking(where, known[name]):
+                attacked = asyncio.run(clients.run(plan.clients, until=after(plan.seconds), pause=plan.pause))
+            rows.append(AttackRow(name, quiet, attacked))
+            say(f"{name}: p99 {quiet.percentile(0.99):.3f} s, then {attacked.percentile(0.99):.3f} s")
+            asyncio.run(clients.run(plan.clients, until=after(REST_SECONDS), pause=plan.pause))
+    return rows

@@ -1,0 +1,97 @@
+"""A captioner as two ONNX graphs: the encoder of pictures or feature maps, and one step of the decoder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import cast
+
+import numpy as np
+from torch import nn
+
+from saccade.export.onnx import recurrent
+from saccade.export.onnx.graph import Graph
+from saccade.export.onnx.recurrent import Written
+from saccade.export.onnx.scores import weigh
+from saccade.export.projections import read_affine
+from saccade.layers.image_encoder import FeatureEncoder, GridPositions, ImageEncoder
+from saccade.models.captioner import Captioner
+
+
+def make_encoder(network: Captioner) -> bytes:
+    """Write the graph that reads bytes [B, C, Y, X], or features [B, S, C]; it returns places and the first state."""
+    graph, encoder = Graph(), network.encoder
+    value = _read_picture(graph, encoder) if isinstance(encoder, ImageEncoder) else _read_features(graph, encoder)
+    recurrent.put_memory(graph, network.decoder.gaze.aligner, value)
+    cells = network.decoder.layers.cells
+    recurrent.put_states(graph, "past", _start(graph, network, value), cells)
+    return graph.to_bytes()
+
+
+def make_decoder(network: Captioner) -> bytes:
+    """Write one step: `read` [B, 1]."""
+    graph, decoder = Graph(), network.decoder
+    read = graph.input("read", np.int64, ["batch", 1])
+    x = graph("Mul", graph("Gather", graph.constant(network.target.weight), read), graph.constant(network.scale))
+    states = recurrent.take_states(graph, decoder.layers.cells)
+    source = recurrent.take_memory(graph, value_width=decoder.layers.cells.hidden_size)
+    query = states[-1][0]
+    context, weight = recurrent.attend(graph, decoder.gaze.aligner, query, source)
+    if decoder.gaze.hard is not None:
+        everywhere = graph("GreaterOrEqual", weight, graph.constant(0.0))
+        weight = weigh(graph, decoder.gaze.hard, weight, everywhere)
+        context = graph("MatMul", weight, source["value"])
+    context = graph("Mul", graph("Sigmoid", graph.affine(query, read_affine(decoder.gate))), context)
+    output, states = recurrent.run_cells(graph, decoder.layers, graph("Concat", x, context, axis=-1), states)
+    vector = graph.affine(graph("Concat", output, context, axis=-1), read_affine(decoder.readout))
+    written = Written(graph("Tanh", graph("Add", x, vector)), states, weight)
+    recurrent.put_logits(graph, network.output, written, decoder.layers.cells)
+    return graph.to_bytes()
+
+
+def _read_picture(graph: Graph, encoder: ImageEncoder) -> str:
+    """Return a vector for each cell, [B, S, D]."""
+    picture = graph.input("source", np.uint8, ["batch", *encoder.size])
+    x = graph("Div", graph("Cast", picture, to=graph.type_of(np.float32)), graph.constant(127.5))
+    for layer in cast(Iterable[nn.Module], encoder.convolutions):
+        x = _convolve(graph, layer, x) if isinstance(layer, nn.Conv2d) else graph("Relu", x)
+    flat_BDS = graph("Reshape", x, graph.integers(0, encoder.places.row_YD.shape[1], math.prod(encoder.shape)))
+    return _add_places(graph, encoder.places, graph("Transpose", flat_BDS, perm=[0, 2, 1]))
+
+
+def _convolve(graph: Graph, layer: nn.Conv2d, x: str) -> str:
+    assert layer.bias is not None
+    pads = [*cast(tuple[int, ...], layer.padding)] * 2
+    parts = graph.constant(layer.weight), graph.constant(layer.bias)
+    return str(graph("Conv", x, *parts, kernel_shape=layer.kernel_size, strides=layer.stride, pads=pads))
+
+
+def _read_features(graph: Graph, encoder: FeatureEncoder) -> str:
+    """Return a vector for each place, [B, S, D]."""
+    x = graph.input("source", np.float32, ["batch", *encoder.size])
+    scaled = graph("Div", graph("Sub", x, graph.constant(encoder.mean_C)), graph.constant(encoder.deviation_C))
+    return _add_places(graph, encoder.places, graph.affine(scaled, read_affine(encoder.inner)))
+
+
+def _add_places(graph: Graph, places: GridPositions, x_BSD: str) -> str:
+    place_SD = (places.row_YD[:, None] + places.column_XD).flatten(0, 1)
+    return str(graph("Add", x_BSD, graph.constant(place_SD)))
+
+
+def _start(graph: Graph, network: Captioner, value_BSD: str) -> list[str]:
+    """Return the first states of all layers, [B, L, D]: tanh(W mean_i v_i), or zeros."""
+    mean_BD = graph("ReduceMean", value_BSD, axes=[1], keepdims=0)
+    if network.first is None:
+        shape = graph(
+            "Concat",
+            graph("Slice", graph("Shape", mean_BD), graph.integers(0), graph.integers(1)),
+            graph.integers(network.num_states * network.num_layers, network.width),
+            axis=0,
+        )
+        states = graph("Expand", graph.constant([[[0.0]]]), shape)
+    else:
+        first = graph("Tanh", graph.affine(mean_BD, read_affine(network.first)))
+        states = graph("Reshape", first, graph.integers(0, network.num_states * network.num_layers, -1))
+    if network.num_states == 1:
+        return [states]
+    return [*graph("Split", states, count=network.num_states, axis=1)]

@@ -1,0 +1,1 @@
+"""Questions about stories, answered by reading the sentences in hops."""

@@ -1,0 +1,127 @@
+"""The sections of an answer config."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator
+
+from saccade.attention.scores import LOCATIONS
+from saccade.config import base
+from saccade.config.base import (
+    FILES_OR_PART,
+    Columns,
+    HeldOutPart,
+    NormalizerName,
+    Place,
+    Positive,
+    RunSection,
+    ScoreName,
+    Section,
+    Share,
+    tell_part,
+)
+from saccade.data.labels.labelled import Spelling
+from saccade.data.stories import StoryColumns
+
+
+class StoryColumnNames(Columns):
+    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
+
+    story: Place = Field(default="story", description="The sentences: a text, or in JSONL a list of them.")
+    question: Place = "question"
+    answer: Place = "answer"
+    facts: Place | None = Field(
+        default="facts", description="The numbers, from 0, of the sentences that tell the answer, for scores; optional."
+    )
+    kind: Place | None = Field(default="kind", description="The kind of question, for scores; optional.")
+
+
+class AnswerData(Section):
+    """Where stories come from: .jsonl, .tsv or .csv."""
+
+    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
+    valid: Annotated[
+        Annotated[str, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
+        Discriminator(tell_part),
+    ] = Field(
+        default=HeldOutPart(share=0.1),
+        description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
+        "hash of the story: a share (0.05) or a number of questions (500).",
+    )
+    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
+    columns: StoryColumnNames = StoryColumnNames()
+    lowercase: bool = True
+    split_punctuation: bool = Field(default=True, description="Every sign outside a word is a word.")
+    max_sentences: Positive = Field(
+        default=50, description="Of a longer story only the last so many sentences are read, and it is counted."
+    )
+    max_length: Positive = Field(default=64, description="A longer sentence is cut to so many words, and counted.")
+
+    @property
+    def places(self) -> StoryColumns:
+        """The columns, as reading takes them."""
+        return StoryColumns(**self.columns.model_dump())
+
+    @property
+    def spelling(self) -> Spelling:
+        """How texts are written for the vocabulary."""
+        return Spelling(self.lowercase, self.split_punctuation)
+
+
+class AnswerVocabulary(Section):
+    """The section that says how texts become ids."""
+
+    vocabulary_size: Annotated[int, Field(gt=4, lt=2**31)] = Field(
+        default=20_000, description="How many words there are, at most; others are <unk>."
+    )
+
+
+class AnswerModel(Section):
+    """The memory network, and how often it reads the story."""
+
+    width: Positive = Field(default=64, multiple_of=2, description="Of the vectors of words, sentences and the state.")
+    num_hops: Annotated[int, Field(ge=1, le=32)] = Field(default=3, description="How often it reads the story.")
+    story: Literal["bag", "recurrent"] = Field(
+        default="recurrent",
+        description="bag: each sentence is read by itself. recurrent: a GRU first reads the sentences from both ends, "
+        "so that each knows what was told around it.",
+    )
+    tying: Literal["adjacent", "layerwise"] = Field(
+        default="adjacent",
+        description="adjacent: what a hop returns is what the next one looks for. layerwise: all hops are alike, as in "
+        "an RNN.",
+    )
+    score: ScoreName = Field(default="dot", description="How a hop asks a sentence.")
+    normalizer: NormalizerName = "softmax"
+    dropout: Share = Field(default=0.0, description="Of the sentences' vectors.")
+
+    @field_validator("score")
+    @classmethod
+    def _check(cls, score: str) -> str:
+        if score == "mean":
+            raise ValueError("mean asks nothing; allowed: every other score")
+        return score
+
+
+class AnswerTraining(base.TrainingSection):
+    """The section that says how it learns."""
+
+    batch_size: Positive = Field(default=32, description="Questions in a batch.")
+
+
+class AnswerConfig(RunSection):
+    """A whole run, one YAML file."""
+
+    task: Literal["answer"]
+    data: AnswerData
+    tokenizer: AnswerVocabulary = AnswerVocabulary()
+    model: AnswerModel = AnswerModel()
+    training: AnswerTraining = AnswerTraining()
+
+    def model_post_init(self, _context: object, /) -> None:
+        if self.model.score == "location" and self.data.max_sentences > LOCATIONS:
+            raise ValueError(
+                f"data.max_sentences: {self.data.max_sentences} given; the location score has a row for each of "
+                f"{LOCATIONS} places, so it must be no more"
+            )

@@ -1,0 +1,30 @@
+"""How long a run trains: its steps, told by how many of them read all data once, and the line that says so."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+from saccade.config.base import RunSection
+from saccade.training.options import Plan
+
+C = TypeVar("C", bound=RunSection)
+
+
+def settle_steps(config: C, plan: Plan) -> C:
+    """Return the config with its numbers of steps."""
+    return config.model_copy(update={"training": config.training.settle_steps(steps_of_epoch(config, plan))})
+
+
+def steps_of_epoch(config: RunSection, plan: Plan) -> int:
+    """Return the number of steps that read all data once."""
+    return math.ceil(len(plan.epoch(0)) / config.training.accumulate)
+
+
+def describe_steps(config: RunSection, plan: Plan) -> str:
+    """Say how long a run with settled numbers of steps trains."""
+    training, epoch = config.training, steps_of_epoch(config, plan)
+    steps, every = int(training.max_steps), int(training.validate_every)
+    said = f"training: {steps:,} steps (max_steps), which read all data {steps / epoch:,.1f} times"
+    patience = training.patience
+    return said if patience is None else f"{said}; fewer if {patience} validations, one every {every:,}, are no better"

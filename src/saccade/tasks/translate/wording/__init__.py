@@ -1,0 +1,1 @@
+"""Words that people insist on: terms of a glossary, and placeholders."""

@@ -1,0 +1,1 @@
+"""Language models: they learn to write on from the beginning of a text."""

@@ -1,0 +1,204 @@
+"""The write task: from a config to a run, to a trained language model, and to its part of the report."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from saccade.config.base import HeldOutPart
+from saccade.data.stream import FollowingWindows, ShuffledWindows, Stream, make_stream
+from saccade.data.text.corpus import find_files
+from saccade.data.text.documents import read_documents, split_end
+from saccade.data.text.tokenizer import (
+    MOST_CHARACTERS,
+    AnyTokenizer,
+    load_tokenizer,
+    sample_texts,
+    tokenizer_file_name,
+    train_tokenizer,
+)
+from saccade.data.text.tokenizer_choice import choose_size
+from saccade.errors import UserError
+from saccade.inspection.pages.samples import Sample, render_samples
+from saccade.models.recurrent_writer import RecurrentWriter
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.console import busy, say
+from saccade.tasks.devices import load_trained
+from saccade.tasks.write.config import Network, WriteConfig, WriteOptions
+from saccade.tasks.write.measure import Rows, score_stream, write_loss
+from saccade.tasks.write.predictor import Writer
+from saccade.training.options import Plan
+
+NUM_SAMPLES = 4
+PROMPT, SHOWN = 12, 40  # tokens of a sample in the report, and of what is written
+Documents = dict[str, list[str]]
+
+
+def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
+    """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    _refuse_several_processes(config)
+    documents = _read_sets(config)
+    config, tokenizer = _settle_tokenizer(config, documents["train"], folder, console)
+    with busy(console, "encoding the texts"):
+        streams = {name: make_stream(texts, tokenizer.encode, f"data.{name}") for name, texts in documents.items()}
+    _say(config, tokenizer, streams, console)
+    network = _network(config, tokenizer)
+    return Job(
+        config=config,
+        network=network,
+        plan=_plan(config, streams["train"]),
+        loss=partial(write_loss, network, smoothing=config.training.label_smoothing),
+        validate=partial(_validate, config, network, streams["valid"]),
+        is_steady=True,
+        data=[streams["train"].key],
+        counts=[DataCount(f"data.{name}", stream.num_documents) for name, stream in streams.items()],
+    )
+
+
+def load(config: WriteConfig, folder: Path) -> Writer:
+    """A trained run, ready to write."""
+    tokenizer = load_tokenizer(_tokenizer_path(config, folder))
+    network = load_trained(_network(config, tokenizer), config, folder)
+    return Writer(
+        (network,),
+        tokenizer,
+        config.decoding.options(),
+        _rows(config),
+        config.data.documents,
+        config.metric,
+    )
+
+
+def examine(config: WriteConfig, writer: Writer) -> ReportPart:
+    """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
+    name = "test" if config.data.test else "valid"
+    stream = make_stream(_read_sets(config)[name], writer.tokenizer.encode, f"data.{name}")
+    found = score_stream(writer.network, stream, writer.rows)
+    scores: dict[str, float] = {config.metric: found.plain()[config.metric]}  # it is shown first
+    scores |= {**found.plain(), "num_tokens": found.num_tokens}
+    samples = [_sample(writer, stream, place) for place in _spread(stream, min(PROMPT, writer.most_looked_at // 2))]
+    return ReportPart(name, scores, [("Samples", render_samples(samples))])
+
+
+class _Place(NamedTuple):
+    """A place in a stream, where a document goes on."""
+
+    first: int
+    last: int
+
+
+def _spread(stream: Stream, size: int) -> list[_Place]:
+    """Choose a few places with so many tokens before them, all over a stream."""
+    length = len(stream.ids)
+    size = min(size, length // 2)
+    step = max(1, (length - size) // NUM_SAMPLES)
+    return [_Place(at, at + size) for at in range(0, length - size, step)][:NUM_SAMPLES]
+
+
+def _sample(writer: Writer, stream: Stream, place: _Place) -> Sample:
+    """Write on from a few tokens of a set, beside what stands there."""
+    tokenizer = writer.tokenizer
+    prompt = tokenizer.decode([index for index in stream.ids[place.first : place.last].tolist() if index > 2])
+    reference = tokenizer.decode([index for index in stream.ids[place.last : place.last + SHOWN].tolist() if index > 2])
+    is_short = writer.most_looked_at >= PROMPT + SHOWN
+    (found,) = writer.predict([prompt], max_length=SHOWN, **(writer.traits.evidence if is_short else {}))
+    weights = None if found.attention is None else found.attention.tolist()
+    return Sample(prompt, found.text, reference, found.score, found.read or (), found.pieces, weights)
+
+
+def _refuse_several_processes(config: WriteConfig) -> None:
+    """An RNN's readers go on from window to window, so one process must have all of them."""
+    is_team = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if config.model.kind == "recurrent" and is_team and torch.distributed.get_world_size() > 1:
+        count = torch.distributed.get_world_size()
+        raise UserError(f"model.kind: 'recurrent' given for {count} processes; its state is carried on in one")
+
+
+def _read_sets(config: WriteConfig) -> Documents:
+    """The documents of every set."""
+    data = config.data
+    files: dict[str, object] = {"train": data.train, "valid": data.valid, "test": data.test}
+    found = {
+        name: list(read_documents(find_files(f"data.{name}", pattern), data.documents))
+        for name, pattern in files.items()
+        if isinstance(pattern, str)
+    }
+    for name, texts in found.items():
+        if not texts:
+            raise UserError(f"data.{name}: {files[name]} has no text; every line is blank")
+    if isinstance(data.valid, HeldOutPart):
+        found["train"], found["valid"] = split_end(found["train"], share=data.valid.share, count=data.valid.count)
+    return {name: found[name] for name in files if name in found}
+
+
+def _settle_tokenizer(
+    config: WriteConfig, texts: list[str], folder: Path, console: Console
+) -> tuple[WriteConfig, AnyTokenizer]:
+    """Return the run's tokenizer, or learn it from the training text and store it; and the config with its size."""
+    path, section = _tokenizer_path(config, folder), config.tokenizer
+    if path.exists():
+        tokenizer = load_tokenizer(path)
+    else:
+        lines = (line for text in texts for line in text.splitlines(keepends=section.kind == "characters"))
+        chosen = sample_texts(lines, most=MOST_CHARACTERS, seed=config.seed)
+        size = section.vocabulary_size
+        if size == "auto":
+            size = choose_size(section.kind, chosen.texts, chosen.num_seen)
+        with busy(console, f"learning a vocabulary of {size:,} ({section.kind})"):
+            tokenizer = train_tokenizer(section.kind, chosen.texts, size, seed=config.seed)
+        tokenizer.save(path)
+    if section.vocabulary_size != "auto":
+        return config, tokenizer
+    settled = section.model_copy(update={"vocabulary_size": tokenizer.size})
+    return config.model_copy(update={"tokenizer": settled}), tokenizer
+
+
+def _tokenizer_path(config: WriteConfig, folder: Path) -> Path:
+    return folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer.text")
+
+
+def _network(config: WriteConfig, tokenizer: AnyTokenizer) -> Network:
+    torch.manual_seed(config.seed)
+    network = config.model.network(tokenizer.size, config.data.context)
+    if isinstance(network, RecurrentWriter):
+        network.carry(config.training.batch_size)
+    return network
+
+
+def _plan(config: WriteConfig, stream: Stream) -> Plan:
+    kind: type[FollowingWindows | ShuffledWindows] = ShuffledWindows
+    if config.model.kind == "recurrent":
+        kind = FollowingWindows
+    return kind(stream.ids, steps=config.data.context, batch_size=config.training.batch_size, seed=config.seed)
+
+
+def _rows(config: WriteConfig) -> Rows:
+    return Rows(config.data.context, config.data.overlap)
+
+
+def _validate(config: WriteConfig, network: Network, stream: Stream) -> dict[str, float]:
+    """Score the validation set; "score" is the chosen figure, higher is better."""
+    found = score_stream(network, stream, _rows(config)).plain()
+    figures = {f"valid_{name}": found[name] for name in dict.fromkeys([config.metric, "perplexity", "loss"])}
+    return {"score": -found[config.metric], **figures}
+
+
+def _say(config: WriteConfig, tokenizer: AnyTokenizer, streams: dict[str, Stream], console: Console) -> None:
+    """How much there is, and what to know about it."""
+    say(console, f"The vocabulary has {tokenizer.size:,} tokens.")
+    if isinstance(config.data.valid, HeldOutPart):
+        say(console, f"data.valid: the end of data.train ({config.data.valid.amount})")
+    for name, stream in streams.items():
+        counts = f"{len(stream.ids):,} tokens, {stream.num_words:,} words, {stream.num_characters:,} characters"
+        say(console, f"data.{name}: {stream.num_documents:,} documents ({config.data.documents}): {counts}")
+        if stream.num_unknown:
+            share = 100 * stream.num_unknown / len(stream.ids)
+            say(console, f"data.{name}: {stream.num_unknown:,} tokens ({share:.1f}%) are <unk>", style="yellow")
+
+
+ROUTE = Route("Write on", options=WriteOptions, reads_whole=False, streams=True)
+WRITE = Task(WriteConfig, prepare, load, examine, ROUTE)

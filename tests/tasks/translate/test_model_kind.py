@@ -1,0 +1,79 @@
+"""The kind of model that a text-to-text run takes by itself."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from saccade.data.text.tokenizer import SPECIAL, Vocabulary
+from saccade.decoding.limits import PairLengths
+from saccade.errors import UserError
+from saccade.runs import config as config_file
+from saccade.runs import train
+from saccade.tasks.translate.networks import choose_kind
+
+SYMBOLS, PIECES = Vocabulary([*SPECIAL, "a"], "characters"), object()
+
+
+def pairs(count: int, source: int, target: int) -> PairLengths:
+    return PairLengths(np.full(count, source), np.full(count, target))
+
+
+@pytest.mark.parametrize(
+    ("both", "lengths", "kind", "why"),
+    [
+        ((SYMBOLS, SYMBOLS), [pairs(7, 40, 40)], "rnn", "few short texts of characters or words"),
+        ((SYMBOLS, PIECES), [pairs(7, 5, 5)], "transformer", "texts of many words"),
+        ((PIECES, SYMBOLS), [pairs(7, 5, 5)], "transformer", "texts of many words"),
+        ((SYMBOLS, SYMBOLS), [pairs(7, 41, 5)], "transformer", "more than 40 tokens on a side"),
+        ((SYMBOLS, SYMBOLS), [pairs(7, 5, 20), pairs(7, 5, 61)], "transformer", "more than 40 tokens on a side"),
+        ((SYMBOLS, SYMBOLS), [pairs(50_000, 5, 5), pairs(50_001, 5, 5)], "transformer", "more than 100,000 pairs"),
+    ],
+)
+def test_the_kind_suits_the_texts(both: Any, lengths: list[PairLengths], kind: str, why: str) -> None:
+    assert choose_kind(both, lengths) == (kind, why)
+
+
+def trained(folder: Path, **sections: Any) -> tuple[Any, str]:
+    """Train for a step; return the model's section in the run's config, and what was said of it."""
+    (folder / "pairs.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in "abc" for b in "abc"), encoding="utf-8")
+    files, text = {"source": f"{folder}/pairs.tsv"}, io.StringIO()
+    content = {
+        "data": {"train": files, "valid": files},
+        "tokenizer": {"kind": "words"},
+        **sections,
+        "training": {"max_steps": 1, **sections.get("training", {})},
+    }
+    train.train(config_file.check_config(content, "test"), folder / "run", Console(file=text, width=200))
+    said = [line for line in text.getvalue().splitlines() if line.startswith("model: ")]
+    return config_file.load_config(folder / "run" / "config.yaml").model, "".join(said)
+
+
+def test_a_run_keeps_its_kind_and_says_it(tmp_path: Path) -> None:
+    model, said = trained(tmp_path, model={"size": "tiny", "dropout": 0.4})
+    assert (model.kind, model.width, model.dropout) == ("rnn", 128, 0.4)
+    assert said == "model: rnn (few short texts of characters or words)"
+    again, _ = trained(tmp_path, model={"size": "tiny", "dropout": 0.4}, training={"max_steps": 2})
+    assert again == model
+    with pytest.raises(UserError, match="holds a run with another model"):
+        trained(tmp_path, model={"size": "tiny"}, training={"max_steps": 3})
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"model": {"size": "tiny"}, "training": {"recompute": True}}, "model: transformer (as training.recompute, "),
+        ({"model": {"size": "tiny", "num_layers": 1}}, ""),
+        ({"model": {"size": "tiny", "kind": "transformer"}}, ""),
+    ],
+)
+def test_what_only_a_transformer_has_makes_one(sections: dict[str, Any], said: str, tmp_path: Path) -> None:
+    model, found = trained(tmp_path, **sections)
+    assert (model.kind, model.dropout) == ("transformer", 0.1)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
