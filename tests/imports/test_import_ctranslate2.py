@@ -65,8 +65,8 @@ def test_what_was_lost_is_said(tmp_path: Path) -> None:
     give(tmp_path / "ct2", "int8")
     with pytest.raises(UserError, match=r"weight: its numbers were rounded \(quantized\), and what they were"):
         bring(tmp_path / "ct2")
-    (tmp_path / "ct2" / "saccade.json").unlink()
-    with pytest.raises(UserError, match=r"saccade.json: there is no such file; without it the tokenizers and settings"):
+    (tmp_path / "ct2" / "import.json").unlink()
+    with pytest.raises(UserError, match=r"import.json: there is no such file; without it the tokenizers and settings"):
         bring(tmp_path / "ct2")
     assert not (tmp_path / "run").exists()
 
@@ -76,7 +76,7 @@ def test_what_was_lost_is_said(tmp_path: Path) -> None:
     [
         ("model.bin", "model.bin: it can't be read to its end; copy it again"),
         ("tokenizer.source.model", "tokenizer.source.model is damaged"),
-        ("saccade.json", "saccade.json: this is not JSON"),
+        ("import.json", "import.json: this is not JSON"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, message: str) -> None:
@@ -90,10 +90,10 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, message: str) -> Non
 
 def test_a_wrong_field_is_named(tmp_path: Path) -> None:
     give(tmp_path / "ct2")
-    path = tmp_path / "ct2" / "saccade.json"
+    path = tmp_path / "ct2" / "import.json"
     content = json.loads(path.read_text("utf-8"))
     write_json(path, {**content, "languages": "de"})
-    with pytest.raises(UserError, match=r'saccade.json: languages: "de" given; allowed: a list'):
+    with pytest.raises(UserError, match=r'import.json: languages: "de" given; allowed: a list'):
         bring(tmp_path / "ct2")
     write_json(path, {**content, "decoding": {**content["decoding"], "beam": 0}})
     with pytest.raises(UserError, match=r"decoding\.beam: 0 given"):

@@ -24,7 +24,7 @@ from saccade.tasks.base import Portable
 
 NUM_POSITIONS = 2048  # of sinusoids, which end nowhere; the table has to
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
-BESIDE = "saccade.json"  # of a folder; CTranslate2 passes over it
+BESIDE = "import.json"  # of a folder; CTranslate2 passes over it
 KEPT = (  # of the search's options
     *("length_penalty", "length_offset", "min_length", "max_length", "max_length_factor", "max_length_extra"),
     *("no_repeat_ngram", "max_rounds"),
