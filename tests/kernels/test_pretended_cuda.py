@@ -34,4 +34,4 @@ def test_training_and_writing_go_through(tmp_path: Path) -> None:
     found = dict(line.split(": ") for line in done.stdout.splitlines())
     packed = {name for name in found if name.startswith("packed") and name != "packed recomputed"}
     assert {name for name, way in found.items() if way.endswith(", captured")} == packed | CAPTURED
-    assert {"greedy", "beam"} <= found.keys()
+    assert {"greedy", "beam", "text", "text lstm", "text key-value", "text lstmn"} <= found.keys()

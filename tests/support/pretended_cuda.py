@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 from rich.console import Console
@@ -26,13 +27,17 @@ from torch.utils import _pytree as pytree
 from saccade.attention import MultiHeadAttention
 from saccade.bench.training.flops import ModelSizes
 from saccade.bench.training.trainers import TrainJob, config_of, word_tokenizer
+from saccade.data.stream import Stream
 from saccade.decoding import BeamOptions
 from saccade.decoding.constraints import constrain
 from saccade.decoding.continuous import sources, step
 from saccade.decoding.continuous.greedy_state import StateSize
 from saccade.ops.kernels import nvrtc
+from saccade.runs.config import check_config
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, task
+from saccade.tasks.write import task as writing
+from saccade.tasks.write.measure import write_loss
 from saccade.training.loop import Trainer
 
 CUDA = torch.device("cuda")
@@ -57,6 +62,15 @@ TRAININGS: dict[str, tuple[ModelSizes, dict[str, Any]]] = {
     "local_p": (RNN, {"model.scope": "local_p", "model.score": "general"}),
     "local_m": (RNN, {"model.scope": "local_m"}),
     "none": (RNN, {"model.attention": "none"}),
+}
+RECURRENT = {"kind": "recurrent", "width": 24, "embedding_width": 16}
+TEXTS: dict[str, dict[str, Any]] = {
+    "text": {"width": 32},
+    "text relative": {"width": 32, "positions": "relative", "dropout": 0.1},
+    "text lstm": {**RECURRENT, "num_layers": 2},
+    "text key-value": {**RECURRENT, "attention": "key_value"},
+    "text ngram": {**RECURRENT, "attention": "ngram", "span": 3},
+    "text lstmn": {**RECURRENT, "cell": "lstmn"},
 }
 WRITINGS = {"greedy": 1, "beam": 4}
 LIBRARY, PUT = torch.library.Library("aten", "IMPL", "Meta"), Tensor.__setitem__
@@ -165,6 +179,25 @@ def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     return f"{config.training.batches}, {'captured' if batches.is_steady(config) else 'not captured'}"
 
 
+def train_on_texts(model: dict[str, Any], folder: Path) -> str:
+    """The same for a language model; the state that it carries on is written on the device."""
+    sections = {"data": {"train": "x", "context": 8}, "model": model, "training": {"batch_size": 4, "max_steps": 9}}
+    config = check_config({"task": "write", "device": "cuda", **sections}, "write.yaml")
+    plan = writing.make_plan(config, Stream(np.arange(4, 200, dtype=np.int32), 1, 1, 1))
+    loaded = plan.load(plan.epoch(0)[0])
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        network = writing.make_network(config, 200).train()
+        batch = pytree.tree_map_only(Tensor, mode.from_tensor, loaded)
+        moved(network)
+        options = devices.training_options(config, network)
+        trainer = Trainer(network, plan, partial(write_loss, network), options, folder / "run")
+        trainer.batches.close()
+        trainer.backward(batch, torch.zeros((), device=CUDA))
+        assert all(parameter.grad is not None for parameter in network.parameters())
+    return "captured"
+
+
 def write(width: int, folder: Path) -> str:
     """Sentences enter, steps are taken, what was written leaves."""
     del folder
@@ -203,6 +236,7 @@ def main() -> int:
     pretend()
     chosen, failed = sys.argv[1:], 0
     runs: dict[str, Callable[[Path], str]] = {name: partial(train, *given) for name, given in TRAININGS.items()}
+    runs |= {name: partial(train_on_texts, model) for name, model in TEXTS.items()}
     runs |= {name: partial(write, width) for name, width in WRITINGS.items()}
     for name, run in runs.items():
         if chosen and name not in chosen:

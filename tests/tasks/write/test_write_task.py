@@ -6,7 +6,7 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import pytest
 import torch
@@ -14,11 +14,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from saccade.cli import app
+from saccade.data.stream import make_stream
+from saccade.data.text.tokenizer import END, SentencePiece
+from saccade.decoding import SamplingOptions
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
 from saccade.tasks.texts import LongTextWarning
+from saccade.tasks.write.measure import Rows, score_stream
 from saccade.tasks.write.predictor import Writer
 from saccade.tasks.write.task import examine, prepare
 
@@ -118,6 +122,54 @@ def test_an_overlap_gives_each_token_more_to_see(run: Path) -> None:
         counts[overlap] = (found.scores["num_tokens"], found.scores["loss"])
     assert counts[0.0][0] == counts[0.9][0] == 130
     assert counts[0.0][1] != pytest.approx(counts[0.9][1], rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+@pytest.mark.parametrize("overlap", [0.0, 0.3, 0.9])
+def test_every_token_is_scored_once(kind: str, overlap: float, tmp_path: Path) -> None:
+    """A model that knows nothing gives every token 1 / V, however the text is cut."""
+    train.train(config_of(tmp_path, kind), tmp_path / "run", CONSOLE)
+    writer = writer_of(tmp_path / "run")
+    for parameter in writer.network.parameters():
+        torch.nn.init.zeros_(parameter)
+    stream = make_stream(LINES, writer.tokenizer.encode, "lines")
+    found = score_stream(writer.network, stream, Rows(3, overlap, num_readers=7))  # 130 tokens in 7 parts
+    assert found.nats == pytest.approx(130 * math.log(writer.tokenizer.size), rel=1e-5)
+
+
+@final
+class Script(torch.nn.Module):
+    """A model that writes some ids and no others."""
+
+    context = None
+
+    def __init__(self, ids: list[int], size: int) -> None:
+        super().__init__()
+        self.embedding, self.ids = torch.nn.Embedding(size, 2), ids
+
+    def begin(self, num_rows: int) -> int:
+        return num_rows - 1  # one: the first step
+
+    def advance(self, state: int, read_BT: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return torch.full((*read_BT.shape, 1), state), state + 1
+
+    def logits(self, vectors: torch.Tensor) -> torch.Tensor:
+        steps = [self.ids[int(step)] for step in vectors.flatten()]
+        return torch.nn.functional.one_hot(torch.tensor(steps), self.embedding.num_embeddings) * 99.0
+
+
+def test_half_a_letter_is_not_told() -> None:
+    """é is two tokens here: bytes."""
+    tokenizer = SentencePiece.train("bpe", ["a b c"] * 9, 280, seed=1)
+    ids = [*tokenizer.encode("a é b"), END]
+    script: Any = Script(ids, tokenizer.size)
+    options = SamplingOptions(max_length=20, max_length_extra=20)
+    writer = Writer((script,), tokenizer, options, Rows(7, 0.5), "lines", "perplexity")
+    told = list[str]()
+    assert writer.follow("", told.append, beam=1).text == "a é b"
+    assert "".join(told) == "a é b"
+    assert not any("\ufffd" in part for part in told)
+    assert len(told) > 2
 
 
 def test_texts_go_on(run: Path) -> None:

@@ -1,7 +1,7 @@
 // What a model answers. A text is answered sentence by sentence, many in one request, and what is known is not asked again: while one types, only the
 // sentence that changes is. Weights, which take much longer, are asked for one sentence at a time, where somebody looks.
 
-import { ask } from "./parts/api.js";
+import { ask, follow, RequestError } from "./parts/api.js";
 import { splitText } from "./text/positions.js";
 
 const NUM_BEST = 4; // outputs, the best included
@@ -48,6 +48,20 @@ export async function lookAtAll(model, { text = "", image }, needs, options) {
   if (image !== undefined) return { insight: await ask("v1/look", { body: bodyOf(model, { image }, needs), ...options }), at: 0, text, before: "" };
   const body = bodyOf(model, { text }, needs);
   return { insight: await askOnce(insights, nameOf(body), "v1/look", body, options), at: 0, text, before: "" };
+}
+
+/** Have a text written on; `onText(part)` as it is written. Its weights are looked at when it is complete, if it is not too long for that. */
+export async function writeOn(model, text, needs, { onText, ...options }) {
+  const { answers: [answer] } = await follow(`v1/${model.task}`, { body: { model: model.name, q: text, stream: true }, onText, ...options });
+  const part = { at: 0, text, before: "", given: text };
+  try {
+    if (model.kinds.length && answer.text.trim()) return { ...part, insight: await ask("v1/look", { body: bodyOf(model, { text, target: answer.text }, needs), ...options }) };
+  } catch (error) {
+    if (!(error instanceof RequestError) || error.mayPass || error.wantsKey) throw error;
+  }
+  const words = answer.whole.match(/\S+/g) ?? [];
+  const output = { text: answer.whole, pieces: words, words, word_of_piece: words.map((_, at) => at) };
+  return { ...part, insight: { task: model.task, answer, line: answer.whole, sides: { output }, attention: {} } };
 }
 
 /** Look at the output of a sentence, its own or a chosen one, and find others to choose from. */

@@ -1,6 +1,6 @@
 // When the models are asked, and what is shown meanwhile: the answer to another text is grey, and a server that is gone is asked again.
 
-import { answerAll, isShort, lookAt, lookAtAll, partsOf, sentenceName, sentencesOf } from "./answers.js";
+import { answerAll, isShort, lookAt, lookAtAll, partsOf, sentenceName, sentencesOf, writeOn } from "./answers.js";
 import { RequestError } from "./parts/api.js";
 
 const PAUSE = 300; // milliseconds without a key before the models are asked
@@ -49,7 +49,11 @@ export function asking({ page, input, on }) {
     const options = { signal, onWait: (seconds) => on.notice(`The server is busy; asking again in ${seconds} s.`) };
     try {
       const given = input();
-      if (given.isPicture || !one.model.texts) {
+      if (one.model.streams) {
+        const onText = (part) => signal.aborted || one.grow(given.text, part);
+        const part = await writeOn(one.model, given.text, one.inside.choices.needs(), { ...options, onText });
+        if (!signal.aborted) show(one, [part], given, began);
+      } else if (given.isPicture || !one.model.texts) {
         const whole = given.isPicture ? { image: given.data() } : { text: given.text };
         const part = await lookAtAll(one.model, whole, one.inside.choices.needs(), options);
         if (!signal.aborted) show(one, [part], given, began);

@@ -4,13 +4,14 @@ import { inside } from "./attention/inside.js";
 import { choice, copy, make } from "./parts/dom.js";
 import { glimpseView } from "./pictures/glimpses.js";
 import { emptyState } from "./shell/empty.js";
+import { continuationView } from "./text/continuation.js";
 import { labelView } from "./text/labels.js";
 import { lineView } from "./text/line.js";
 import { outputView } from "./text/output.js";
 import { wordPlaces } from "./text/positions.js";
 import { spanView } from "./text/spans.js";
 
-const VIEWS = { text: outputView, label: labelView, spans: spanView, path: glimpseView }; // by what an answer is
+const VIEWS = { text: outputView, label: labelView, spans: spanView, path: glimpseView, continuation: continuationView }; // by what an answer is
 const READING = ["cross", "pooling"]; // the kinds of attention from an answer to the input
 const DWELL = 120; // milliseconds on a word of a sentence that nobody looked at, before its weights are asked for
 
@@ -195,6 +196,13 @@ export function panel({ slot, title, on }) {
       progress.setAttribute("aria-valuenow", String(Math.round((100 * done) / all)));
       progress.style.setProperty("--done", (done / all).toFixed(3));
       time.textContent = `${done} of ${all} sentences`;
+    },
+    /** Show a part of an answer that is being written. */
+    grow: (text, part) => {
+      error.textContent = "";
+      view.element.hidden = false;
+      element.classList.remove("stale");
+      view.grow(text, part);
     },
     /** Show an answer; without `milliseconds` it is not complete yet. */
     show: (found, text, { milliseconds, first = 0 }) => {

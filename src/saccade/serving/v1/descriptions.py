@@ -31,6 +31,7 @@ class Description(NamedTuple):
             "title": TASKS[run.task].route.title,
             "reads": traits.reads,
             "answers": traits.answers,
+            "streams": traits.streams,
             "languages": pair,
             "texts": run.texts,
             "labels": None if traits.labels is None else list(traits.labels),
@@ -65,7 +66,7 @@ def _look_once(run: ServedRun) -> Insight:
 def _views(run: ServedRun, found: Insight) -> list[str]:
     """Return the views through all layers, if each layer has attention."""
     traits = run.predictor.traits
-    has_all = "kinds" in traits.look_options and all(kind in found.maps for kind in traits.kinds)
+    has_all = bool(traits.kinds) and "kinds" in traits.look_options and set(traits.kinds) <= set(found.maps)
     return list(THROUGH_LAYERS) if has_all and is_through(found, traits.kinds[0]) else []
 
 

@@ -306,8 +306,9 @@ class ModelDescription(BaseModel):
     title: Annotated[str, Field(description="The task as a title to read.")]
     reads: Annotated[str, Field(description="Its input: text or picture.")]
     answers: Annotated[
-        str, Field(description="The kind of its answers: text, label, spans, path; or line, for all others.")
+        str, Field(description="The kind of its answers: text, label, spans, path, continuation; or line.")
     ]
+    streams: Annotated[bool, Field(description="Whether an answer can be sent while it is written.")]
     languages: Languages | None = None
     texts: Annotated[
         str | None,

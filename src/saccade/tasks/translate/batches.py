@@ -62,7 +62,7 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
     if training.learning_rate != "auto":
         return config
     rate, why = USUAL_RATE, "the usual one"
-    if model.kind == "transformer" and model.norm == "pre":
+    if model.kind == "rnn" or model.norm == "pre":
         rate = transformer_rate(model.width, int(training.warmup_steps))
         why = f"for width {model.width:,} and {training.warmup_steps:,} steps of warm-up"
     if config.base is not None and not training.lora:

@@ -264,8 +264,8 @@ class TranslateTraining(base.TrainingSection):
 
     learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
         default="auto",
-        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
-        "norm: pre, at most 0.003 (Vaswani 2017); else 0.001. With from, but for lora, a third of it.",
+        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps), at most 0.003 (Vaswani "
+        "2017); 0.001 for a Transformer with norm: post. With from, but for lora, a third of it.",
     )
     tokens_per_batch: Annotated[
         Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],

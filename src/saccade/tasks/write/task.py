@@ -46,11 +46,11 @@ def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
     with busy(console, "encoding the texts"):
         streams = {name: make_stream(texts, tokenizer.encode, f"data.{name}") for name, texts in documents.items()}
     _say(config, tokenizer, streams, console)
-    network = _network(config, tokenizer)
+    network = make_network(config, tokenizer.size)
     return Job(
         config=config,
         network=network,
-        plan=_plan(config, streams["train"]),
+        plan=make_plan(config, streams["train"]),
         loss=partial(write_loss, network, smoothing=config.training.label_smoothing),
         validate=partial(_validate, config, network, streams["valid"]),
         is_steady=True,
@@ -62,7 +62,7 @@ def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
 def load(config: WriteConfig, folder: Path) -> Writer:
     """A trained run, ready to write."""
     tokenizer = load_tokenizer(_tokenizer_path(config, folder))
-    network = load_trained(_network(config, tokenizer), config, folder)
+    network = load_trained(make_network(config, tokenizer.size), config, folder)
     return Writer(
         (network,),
         tokenizer,
@@ -161,15 +161,17 @@ def _tokenizer_path(config: WriteConfig, folder: Path) -> Path:
     return folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer.text")
 
 
-def _network(config: WriteConfig, tokenizer: AnyTokenizer) -> Network:
+def make_network(config: WriteConfig, vocabulary: int) -> Network:
+    """The network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
-    network = config.model.network(tokenizer.size, config.data.context)
+    network = config.model.network(vocabulary, config.data.context)
     if isinstance(network, RecurrentWriter):
         network.carry(config.training.batch_size)
     return network
 
 
-def _plan(config: WriteConfig, stream: Stream) -> Plan:
+def make_plan(config: WriteConfig, stream: Stream) -> Plan:
+    """Rows at random; of an RNN rows that follow each other."""
     kind: type[FollowingWindows | ShuffledWindows] = ShuffledWindows
     if config.model.kind == "recurrent":
         kind = FollowingWindows

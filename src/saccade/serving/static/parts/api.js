@@ -64,12 +64,51 @@ function endTurn() {
   else numOpen -= 1;
 }
 
+/** POST, and read server-sent events: `onText(part)` for each part of the answer's text; return the whole at the end. */
+export async function follow(path, { body, signal, onText }) {
+  await myTurn(signal);
+  try {
+    const response = await open(path, body, signal);
+    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
+      return read({ status: response.status, isOk: response.ok, content: await readJson(response) });
+    }
+    for await (const { name, content } of eventsOf(response)) {
+      if (name === "text") onText(content.text);
+      else if (name === "done") return content;
+      else throw new RequestError(content.error);
+    }
+  } finally {
+    endTurn();
+  }
+  throw new RequestError("The server stopped in the middle of its answer.", { mayPass: true });
+}
+
+/** Read the events of a response: [{name, content}]. */
+async function* eventsOf(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const [name, data] = ["event: ", "data: "].map((start) => block.split("\n").find((line) => line.startsWith(start)).slice(start.length));
+      yield { name, content: JSON.parse(data) };
+    }
+  }
+}
+
 async function send(path, body, signal) {
+  const response = await open(path, body, signal);
+  return { status: response.status, isOk: response.ok, headers: response.headers, content: await readJson(response) };
+}
+
+async function open(path, body, signal) {
   const headers = key.get() ? { authorization: `Bearer ${key.get()}` } : {};
   const options = body ? { method: "POST", body: JSON.stringify(body), headers: { ...headers, "content-type": "application/json" } } : { headers };
   try {
-    const response = await fetch(path, { ...options, signal, credentials: "omit", cache: "no-store" });
-    return { status: response.status, isOk: response.ok, headers: response.headers, content: await readJson(response) };
+    return await fetch(path, { ...options, signal, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new RequestError("The server doesn't answer. Check that saccade serve is still running.", { mayPass: true });
