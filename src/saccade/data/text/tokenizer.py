@@ -83,6 +83,8 @@ class SentencePiece:
     def __init__(self, model: bytes) -> None:
         import sentencepiece  # models need this file too, but no SentencePiece
 
+        if not model:  # SentencePiece would fail at its first use
+            raise RuntimeError("the model is empty")
         self.model = model
         self._processor = own = sentencepiece.SentencePieceProcessor(model_proto=model)
         special = [own.pad_id(), own.bos_id(), own.eos_id(), own.unk_id()]
