@@ -72,6 +72,25 @@ def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, ki
     assert done.stdout.splitlines() == [both[1].decode(ids) for ids in ours]
 
 
+def test_int8_is_smaller_and_judged_by_its_score(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model, sizes = portable(transformer(width=96, hidden_width=512)), {}
+    for quantization in ("float32", "int8"):
+        proof = export(
+            "onnx",
+            model,
+            tmp_path / quantization,
+            quantization=quantization,
+            scored=random_pairs(4),
+            most=9,
+            say=lambda what: None,
+        )
+        assert ("bound" in proof.found["log_probability"]) == (quantization == "float32")
+        sizes[quantization] = (tmp_path / quantization / "decoder.onnx").stat().st_size
+    assert sizes["int8"] < 0.4 * sizes["float32"]
+    assert 1e-4 < proof.found["log_probability"]["largest_difference"] < 1  # it is another arithmetic
+    assert not caplog.records
+
+
 def test_a_wrong_weight_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from saccade.export.onnx import scores
 

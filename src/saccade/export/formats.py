@@ -32,14 +32,14 @@ class Format(NamedTuple):
     translates: bool = True  # it has models that read text and write text, and no others
 
 
-CTRANSLATE2 = {"float32": Bounds(), "int8": Bounds(log_probability=None, same_outputs=False, score=0.2)}
+QUANTIZATIONS = {"float32": Bounds(), "int8": Bounds(log_probability=None, same_outputs=False, score=0.2)}
 FORMATS = {
     "ctranslate2": Format(
         ("ctranslate2",),
         ctranslate2.refuse,
         ctranslate2.write,
         ctranslate2.CTranslate2Engine,
-        CTRANSLATE2,
+        QUANTIZATIONS,
     ),
     "huggingface": Format(
         ("transformers",),
@@ -53,7 +53,7 @@ FORMATS = {
         write.refuse,
         write.write,
         runtime.load,
-        {"float32": Bounds()},
+        QUANTIZATIONS,
         translates=False,
     ),
     "argos": Format(
@@ -61,7 +61,7 @@ FORMATS = {
         argos.refuse,
         argos.write,
         argos.load,
-        CTRANSLATE2,
+        QUANTIZATIONS,
         argos.ENDING,
         argos.run_program,
     ),

@@ -107,7 +107,8 @@ def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"data": {"context": 1}, "training": {"max_steps": 2, "class_weights": "balanced"}}
+    training = {"max_steps": 2, "class_weights": "balanced", "schedule": "constant"}  # the same however long it trains
+    options: dict[str, Any] = {"data": {"context": 1}, "training": training}
     dropouts = {"word_dropout": 0.2, "embedding_dropout": 0.2}
     train.train(config_of(tmp_path, model=dropouts, **options), tmp_path / "parts", CONSOLE)
     options["training"]["max_steps"] = 4

@@ -34,7 +34,7 @@ class Graph:
         from onnx import helper
 
         names = [f"{self.prefix}{operator.lower()}_{len(self.nodes)}_{number}" for number in range(count)]
-        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        self.nodes.append(helper.make_node(operator, list(inputs), names, name=names[0], **attributes))
         return names[0] if count == 1 else names
 
     def constant(self, value: Tensor | Sequence[Any] | float, dtype: Any = np.float32) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,11 @@ def find_longest(network: nn.Module) -> int | None:
 
 def write(portable: Portable | PortablePass, folder: Path, quantization: str) -> Mapping[str, object]:
     """Write the graphs, what a program needs to know of them, and the tokenizers."""
-    del quantization
     network = portable.network
     for name, make in GRAPHS[type(network)].items():
         (folder / name).write_bytes(make(network))
+        if quantization == "int8":
+            _quantize(folder / name)
     tokenizers, facts = _read(portable)
     longest = find_longest(network)
     names = {side: spell_vocabulary(tokenizer) for side, tokenizer in tokenizers.items()}
@@ -64,6 +66,28 @@ def write(portable: Portable | PortablePass, folder: Path, quantization: str) ->
         kind = getattr(tokenizer, "kind", "sentencepiece")
         tokenizer.save(folder / tokenizer_file_name(kind, f"tokenizer.{side}"))
     return {"longest": longest}
+
+
+def _quantize(path: Path) -> None:
+    """Store the matrices of a graph as bytes, a scale for each column; what they are multiplied by is rounded, too."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    graph = onnx.load(path).graph
+    matrices = {stored.name for stored in graph.initializer if len(stored.dims) == 2}  # those of heads have no scales
+    chosen = [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] in matrices]
+    logging.disable(logging.WARNING)  # it asks for a preparation that these graphs don't need
+    try:
+        quantize_dynamic(
+            path,
+            path,
+            op_types_to_quantize=["MatMul"],
+            nodes_to_quantize=chosen,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+        )
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _read(portable: Portable | PortablePass) -> tuple[Mapping[str, Tokenizer], Mapping[str, Any]]:

@@ -175,6 +175,7 @@ AnyModel = RecurrentClassifier | TransformerClassifier | BagClassifier
 class ClassifyTraining(base.TrainingSection):
     """The section that says how a classifier learns."""
 
+    learning_rate: base.LearningRate = Field(default=2e-3, description="The peak, after the warm-up.")
     batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
     label_smoothing: Share = 0.0
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(

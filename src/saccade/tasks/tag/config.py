@@ -145,6 +145,7 @@ class TransformerTagger(TransformerFields, TaggerModel):
 class TagTraining(base.TrainingSection):
     """The section that says how a tagger learns."""
 
+    learning_rate: base.LearningRate = Field(default=3e-3, description="The peak, after the warm-up.")
     batch_size: Positive = Field(default=32, description="Sentences a batch; documents, if the model reads them.")
     metric: Literal["auto", "f1", "accuracy", "loss"] = Field(
         default="auto",

@@ -162,6 +162,26 @@ def test_with_placeholders(translator: Translator) -> None:
     assert len(translator.output_side(one).word_of_piece) == len(one.pieces) + one.ended
 
 
+@pytest.mark.parametrize("model", ["bahdanau", "luong", "none"])
+def test_every_kind_of_model_writes_them(model: str, tmp_path: Path) -> None:
+    sizes = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": model}
+    given = sizes if model != "none" else {**sizes, "direction": "forward"}
+    translator = load_run(make_run(tmp_path / "rnn", model=given))
+    for one in translator.predict(["a b c", "b"], glossary={"b": "h e"}):
+        assert [term.way for term in one.terms] == ["as asked"]
+
+
+def test_ensembles_and_characters_write_them(run: Path, tmp_path: Path) -> None:
+    torch.manual_seed(13)
+    other = make_run(tmp_path / "other")
+    (both,) = load_run(run, other).predict(["a b c"], glossary={"b": "h e"}, placeholders="keep")
+    assert both.terms[0].way == "as asked"
+    letters = load_run(make_run(tmp_path / "letters", "tokenizer.kind=characters"))
+    (spelt,) = letters.predict(["a b c {0}"], glossary={"b": "h e"}, placeholders="keep")
+    assert spelt.terms[0].way == "as asked"
+    assert spelt.text.count("{0}") == 1
+
+
 def test_clashes_are_refused(translator: Translator) -> None:
     terms = {"a": "d"}
     with pytest.raises(UserError, match="glossary: given with sample"):

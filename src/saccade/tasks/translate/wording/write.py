@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast, final
 
-from saccade.data.text.corpus import clean
 from saccade.data.text.placeholders import Stripped, find_placeholders, take_out
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions
@@ -141,4 +140,4 @@ def has_lost(text: SourceText, best: Best) -> bool:
 def _whole(text: SourceText, stripped: Stripped) -> TranslationResult:
     """Return a text that has no words beside its placeholders: it is its own translation."""
     kept = tuple(Kept(one.text, "copied") for one in stripped.placeholders)
-    return TranslationResult(clean(text.text), 0.0, [], [], kept=kept)
+    return TranslationResult(" ".join(text.text.split()), 0.0, [], [], kept=kept)
