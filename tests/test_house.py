@@ -192,7 +192,14 @@ ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
 OTHER_MEANINGS = {
     "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
     "bench/html/sanitizers.py": {"translate"},  # the same
-    "bench/repeat/cases.py": {"classify", "tag", "caption", "glimpse"},  # configs, which name their task
+    "bench/repeat/cases.py": {
+        "classify",
+        "tag",
+        "caption",
+        "glimpse",
+        "write",
+        "answer",
+    },  # configs, which name their task
     "serving/static/main.js": {"answer"},  # what the page does when a model has answered
     "cli/bench/__init__.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
 }

@@ -7,14 +7,16 @@ import sys
 
 from saccade.errors import describe_missing
 
+COMPUTING = ("train", "predict", "evaluate", "look", "serve")  # commands that are worth a look at the machine
+
 
 def choose_waiting() -> None:
     """Let threads sleep while they wait, if others use this machine now; must come before torch is loaded.
 
-    Idle threads that spin are a third faster alone, and take 1.6 times as long beside a busy process (docs/fast.md).
+    Idle threads that spin are a third faster alone, and many times slower beside others (docs/log.md, equal trainings).
     How they wait changes no result.
     """
-    if sys.argv[1:2] == ["train"] and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+    if sys.argv[1:2] and sys.argv[1] in COMPUTING and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         import psutil
 
         if psutil.cpu_percent(interval=0.1) / 100 * (os.cpu_count() or 1) > 0.5:  # cores

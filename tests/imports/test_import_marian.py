@@ -11,6 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import saccade
 from marian import PHRASES, opus_folder
 from saccade.cli import app
 from saccade.data.text.corpus import Pair
@@ -128,6 +129,36 @@ def test_every_command_takes_an_import(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 0, (command, done.output)
     assert json.loads((run / "proof.json").read_text("utf-8"))["set"] == "pairs.tsv"
+
+
+@pytest.mark.parametrize("lora", [0, 8])
+def test_an_import_is_trained_on(tmp_path: Path, lora: int) -> None:
+    bring(opus_folder(tmp_path / "folder"), tmp_path / "run")
+    lines = {"source": "der alte Hund\n", "target": "the old dog\n"}
+    files = {side: str(tmp_path / side) for side in lines}
+    for side, line in lines.items():
+        (tmp_path / side).write_text(line * 7, encoding="utf-8")
+    given = {"from": tmp_path / "run", "data": {"train": files, "valid": files}}
+    steps = {
+        "max_steps": 60,
+        "validate_every": 60,
+        "warmup_steps": 3,
+        "metric": "loss",
+        "learning_rate": 0.02,
+        "ema": 0.0,
+    }
+    training = {"training": {**steps, "lora": lora}}
+    run = saccade.train({**given, **training}, folder=tmp_path / "more", quiet=True)
+    assert load(tmp_path / "run").predict(["der alte Hund"])[0].line() != "the old dog"
+    assert load(run.folder).predict(["der alte Hund"])[0].line() == "the old dog"
+    refusals = {
+        "tokenizer.grow": (5, "imported pieces does not grow"),
+        "tokenizer.vocabulary_size": (70, "which this run begins with, has 'auto'"),
+        "data.old_share": (0.2, "was imported and names no texts; name some in data.old"),
+    }
+    for field, (value, message) in refusals.items():
+        with pytest.raises(UserError, match=message):
+            saccade.train(given, {field: value}, folder=tmp_path / "other", quiet=True)
 
 
 def test_an_import_goes_back(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import saccade
@@ -24,7 +26,7 @@ QUICK = {"max_steps": 4, "validate_every": 2, "save_every": 2, "metric": "loss",
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "base")
+    return make_run(tmp_path / "base", "tokenizer.vocabulary_size=12", "tokenizer.shared=true")
 
 
 def content(base: Path, **training: Any) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def test_model_vocabulary_and_weights_are_those_of_the_other_run(base: Path) -> 
         ({"task": "tag"}, r"task: 'tag' given, but .*base is a run of the task translate"),
         ({"model.widht": 3}, r"model\.widht: unknown \(did you mean width\?\)"),
         ({"from": "nowhere"}, r"from: nowhere: this is not a run folder"),
+        ({"from": ""}, r"from: '' given; value should have at least 1 item"),
         ({"fron": "nowhere"}, r"fron: unknown \(did you mean from\?\)"),
         ({"training.freeze": ["encodr"]}, r"'encodr' given; allowed for this model: decoder, embeddings, encoder, "),
         ({"training.freeze": ["encoder", "decoder", "embeddings"]}, r"training\.freeze: .* leaves nothing to train"),
@@ -150,7 +153,7 @@ def test_a_model_without_such_layers_has_no_adapters(tmp_path: Path) -> None:
         adapt(content(base, lora=2), tmp_path / "run")
 
 
-def test_new_words_begin_as_the_old_token_and_old_words_stay(base: Path) -> None:
+def test_new_words_begin_as_the_old_token_and_old_words_stay(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = content(base, max_steps=1, learning_rate=1e-12, lora=2)
     run = adapt(given, base.parent / "run", tokenizer__grow=7)
     before, after = weights(base)["target.weight"], weights(run)["target.weight"]
@@ -159,7 +162,9 @@ def test_new_words_begin_as_the_old_token_and_old_words_stay(base: Path) -> None
     symbols = json.loads((run / "tokenizer.target.json").read_text("utf-8"))["symbols"]
     assert sorted(symbols[-2:]) == ["x", "y"]
     assert changed_rows(run, base) == set(), "the learning rate is next to nothing"
-    quick = adapt(content(base, lora=2, learning_rate=0.1), base.parent / "quick", tokenizer__grow=7)
+    saccade.train(content(base, lora=2, learning_rate=0.1), {"tokenizer.grow": 7}, folder=base.parent / "quick")
+    assert "rows of target.weight: 12 kept, 2 begin as means of these" in capsys.readouterr().out
+    quick = base.parent / "quick"
     assert changed_rows(quick, base), "what is new trains beside adapters"
 
 
@@ -203,9 +208,30 @@ def test_a_run_goes_on_exactly_when_the_other_one_has_changed_or_gone(
     saccade.train(given, {**named, "training.max_steps": 3}, folder=run)
     assert "has other weights now than when this run began with it" in capsys.readouterr().out.replace("\n", " ")
     shutil.rmtree(base)
+    facts = (run / "base.json").rename(run / "elsewhere")
+    with pytest.raises(UserError, match=r"from: .*: this is not a run folder"):
+        adapt(given, run, **changes)
+    facts.rename(run / "base.json")
     adapt(given, run, **changes)
+    averaged = checkpoints.read_weights(checkpoints.list_checkpoints(run / "validated")[-1])
+    assert any(name.endswith("up_FR") for name in averaged) == ("training__lora" in changes)
     for name in ("model.safetensors", "checkpoints/step-000000004.safetensors"):
         assert (run / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_needs_the_other_one_no_more(base: Path) -> None:
+    given = content(base, lora=2, save_every=100)
+    whole = adapt(given, base.parent / "whole", tokenizer__grow=7)
+
+    def die(event: Any) -> None:
+        if event.step == 1:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        saccade.train(given, {"tokenizer.grow": 7}, folder=base.parent / "run", callbacks=[die], quiet=True)
+    shutil.rmtree(base)
+    run = adapt(given, base.parent / "run", tokenizer__grow=7)
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 def test_the_saved_config_trains_the_same_run(base: Path) -> None:
@@ -288,3 +314,22 @@ def test_rows_are_means_along_each_axis() -> None:
         adaptation.inherit_weights(layer, {"weight": weight, "bias": layer.bias}, {}, "there")
     with pytest.raises(UserError, match="only one of them has bias"):
         adaptation.inherit_weights(layer, {"weight": weight}, {}, "there")
+
+
+def test_classes_that_both_have_keep_their_rows(tmp_path: Path) -> None:
+    def pictured(name: str, classes: str) -> dict[str, Any]:
+        for label in classes:
+            (tmp_path / name / label).mkdir(parents=True)
+            for number in range(4):
+                pixels = np.full((12, 12), 40 * number + ord(label), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / name / label / f"{number}.png")
+        files = {"images": str(tmp_path / name)}
+        training = {"max_steps": 2, "validate_every": 2, "batch_size": 4, "learning_rate": 1e-12}
+        return {"task": "glimpse", "data": {"train": files, "valid": files, "resize": 12}, "training": training}
+
+    sizes = {"patch": 4, "num_glimpses": 2, "width": 8, "glimpse_width": 8}
+    base = saccade.train({**pictured("one", "abc"), "model": sizes}, folder=tmp_path / "base", quiet=True).folder
+    run = saccade.train(pictured("two", "bd"), {"from": base}, folder=tmp_path / "run", quiet=True).folder
+    before, after = (weights(folder)["action.weight"] for folder in (base, run))
+    torch.testing.assert_close(after[0], before[1], atol=1e-9, rtol=0)
+    assert not torch.allclose(after[1], before[2], atol=1e-6)

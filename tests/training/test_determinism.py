@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import nn
 
+from saccade.__main__ import choose_waiting
 from saccade.training import precision
 from saccade.training.determinism import repeat_exactly, use_threads
 from saccade.training.rate import Rate
@@ -29,6 +33,29 @@ def test_gradients_of_an_index_do_not_depend_on_which_thread_comes_first() -> No
         first = gradient()
         assert all(torch.equal(gradient(), first) for _ in range(20))
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "load", "given", "wanted"),
+    [
+        (["train", "x.yaml"], 50.0, {}, "passive"),  # of two cores one is busy
+        (["train", "x.yaml"], 10.0, {}, None),
+        (["train", "x.yaml"], 50.0, {"OMP_WAIT_POLICY": "active"}, "active"),
+        (["train", "x.yaml"], 50.0, {"GOMP_SPINCOUNT": "7"}, None),
+        (["predict", "run"], 50.0, {}, "passive"),
+        (["--help"], 50.0, {}, None),
+        ([], 50.0, {}, None),
+    ],
+)
+def test_threads_sleep_while_they_wait_where_others_use_the_machine(
+    arguments: list[str], load: float, given: dict[str, str], wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["saccade", *arguments])
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: load)
+    monkeypatch.setattr(os, "environ", dict(given))
+    choose_waiting()
+    assert os.environ.get("OMP_WAIT_POLICY") == wanted
 
 
 def test_threads_are_set_and_given_back() -> None:

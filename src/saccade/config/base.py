@@ -281,7 +281,7 @@ class RunSection(Section):
     model_config = ConfigDict(serialize_by_alias=True)
 
     task: str
-    base: Annotated[str, BeforeValidator(_read_path)] | None = Field(
+    base: Annotated[str, BeforeValidator(_read_path), Field(min_length=1)] | None = Field(
         default=None,
         alias="from",
         description="The folder of a run of the same task to begin with, an imported one too. Its model and vocabulary "

@@ -9,7 +9,6 @@ import copy
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +24,11 @@ from saccade.runs.load import read_trained
 from saccade.runs.report import read_facts
 from saccade.tasks import TASKS
 from saccade.tasks import console as watch
-from saccade.tasks.base import Inherited, Job
+from saccade.tasks.base import Inherited, Job, Rows
 from saccade.training import adaptation, checkpoints
 
 Content = dict[str, Any]
 ABSENT: Any = object()
-ROW_KINDS = {1: "kept", 2: "begin as means", 0: "new"}  # by the number of rows that each is made of
 
 
 class NumParameters(NamedTuple):
@@ -77,7 +75,7 @@ def _read_begun(base: str, run: Path) -> Any:
 
 def _refuse_others(name: str, given: Any, other: Any, inherited: Inherited, base: str) -> None:
     """Refuse a value that is not the other run's, unless the field is free to differ."""
-    if _is_open(given) or _is_open(other) or name in inherited.free:  # the checks of fields refuse unknown names
+    if _is_open(given) or other is ABSENT or name in inherited.free:  # the checks of fields refuse unknown names
         return
     if isinstance(given, Mapping) and isinstance(other, Mapping):
         for field, value in given.items():
@@ -151,21 +149,29 @@ def _take_over(base: Path, job: Job, folder: Path, console: Console, *, writes: 
     weights = base / MODEL
     if checkpoints.list_checkpoints(folder / "checkpoints"):
         facts = read_facts(folder / BASE)
+        if "new" not in facts:
+            raise UserError(f"{folder / BASE}: this file of the run is missing or damaged; put it back, or begin again")
         if weights.exists() and _checksum(weights) != facts.get("weights"):
             said = f"from: {base} has other weights now than when this run began with it"
             watch.say(console, f"{said}; this run goes on with those that it has", style="yellow")
-        return list(facts.get("new", []))
+        return list(facts["new"])
     rows, other = job.rows(base), checkpoints.read_weights(weights)
     new = adaptation.inherit_weights(job.network, other, rows, str(base))
     watch.say(console, f"from: begins with the weights of {base}")
     for name in new:
-        counts = Counter(min(len(places), 2) for places in rows[name][0])
-        told = [f"{counts[kind]:,} {what}" for kind, what in ROW_KINDS.items() if counts[kind]]
-        watch.say(console, f"rows of {name}: {', '.join(told)}")
+        watch.say(console, f"rows of {name}: {_describe_rows(rows[name][0])}")
     if writes:
         facts = {"run": str(base), "weights": _checksum(weights), "new": new}
         manifest.write(folder, BASE, json.dumps(facts, indent=1))
     return new
+
+
+def _describe_rows(rows: Rows) -> str:
+    """Say how many rows are the other run's, are made of such ones, or are new."""
+    made = [tuple(places) for places in rows if len(places)]
+    kept = len({places for places in made if len(places) == 1})
+    counts = {"kept": kept, "begin as means of these": len(made) - kept, "new": len(rows) - len(made)}
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 def _check_adapters(config: RunSection) -> None:

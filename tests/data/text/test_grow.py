@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+import sentencepiece
 
 from saccade.data.text.grow import grow
 from saccade.data.text.tokenizer import UNKNOWN, SentencePiece, Vocabulary, train_tokenizer
@@ -31,6 +32,7 @@ def test_new_pieces_shorten_new_texts_and_leave_others(old: SentencePiece) -> No
     few, more = (grow(old, new, count) for count in (5, 23))
     lengths = [sum(len(one.encode(text)) for text in new) for one in (old, few.tokenizer, more.tokenizer)]
     assert lengths[0] > lengths[1] > lengths[2]
+    assert lengths[0] > 2 * lengths[2]
     assert (len(few.parts), few.tokenizer.size, more.tokenizer.size) == (5, old.size + 5, old.size + 23)
     for text in new:
         ids = more.tokenizer.encode(text)
@@ -48,6 +50,16 @@ def test_each_new_piece_is_what_its_parts_spell_and_no_more_than_one_kind_of_sig
     for piece, parts in zip(pieces, grown.parts, strict=True):
         assert old.decode(parts) == piece.removeprefix("▁")
     assert not any("." in piece and len(piece) > 1 for piece in pieces)
+
+
+def test_bpe_joins_new_pieces_after_all_old_ones() -> None:
+    old = train_tokenizer("bpe", sentences(OLD, 1), 297, seed=1)
+    assert isinstance(old, SentencePiece)
+    grown = grow(old, sentences(NEW, 2), 23).tokenizer
+    assert isinstance(grown, SentencePiece)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=grown.model)
+    scores = [processor.get_score(number) for number in range(grown.size)]
+    assert scores[old.size :] == [min(scores[: old.size]) - number for number in range(1, 24)]
 
 
 def test_growing_is_repeatable_and_stops_where_texts_have_no_more(old: SentencePiece) -> None:

@@ -199,3 +199,24 @@ def test_an_impossible_part_is_refused(valid: object, message: str, tmp_path: Pa
     written(tmp_path, train=PAIRS)
     with pytest.raises(UserError, match=message):
         corpora.held_out(config_of(tmp_path, "train", valid=valid))
+
+
+def test_old_pairs_have_their_share_of_an_epoch_without_what_was_held_out(tmp_path: Path) -> None:
+    written(tmp_path, new=[f"new {n}\told" for n in range(23)], one=PAIRS, two=PAIRS[:7], valid=["black\twhite"])
+    earlier = config_of(tmp_path, "one", "two", valid={"share": 0.4})
+    (tmp_path / "base").mkdir()
+    config_file.save_config(earlier, tmp_path / "base" / "config.yaml")
+    alone = config_of(tmp_path, "new", **{"from": str(tmp_path / "base")})
+    data = alone.data.model_copy(update={"old_share": 0.3})
+    config = corpora.settle_old(alone.model_copy(update={"data": data}))
+    new, *old = ([pair.source for pair in corpus.pairs()] for corpus in corpora.training_corpora(config))
+    learned = [[pair.source for pair in corpus.pairs()] for corpus in corpora.training_corpora(earlier)]
+    assert old == learned
+    assert 0 < len(old[0]) < len(PAIRS)
+    both = prepare_tokenizers(config_of(tmp_path, "new", "one"), tmp_path)
+    stores = corpora.stores(config, both, tmp_path / "stores")
+    weights = corpora.shares(config.data, stores)
+    sizes = [weight * len(one) for weight, one in zip(weights, (new, *old), strict=True)]
+    assert weights[0] == 1
+    assert sum(sizes[1:]) / sum(sizes) == pytest.approx(0.3)
+    assert sizes[1] / sizes[2] == pytest.approx(len(old[0]) / len(old[1]))

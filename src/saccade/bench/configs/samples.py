@@ -158,6 +158,25 @@ def _pictures(folder: Path) -> dict[str, Any]:
     return {**yaml.safe_load("task: caption"), "data": data, "model": model, "decoding": {"max_length": 5}}
 
 
+def _plain_text(folder: Path) -> dict[str, Any]:
+    (folder / "rows.txt").write_text("the cat sleeps .\na dog eats .\n" * 12, "utf-8")
+    data = {**dict.fromkeys(("train", "valid", "test"), f"{folder}/rows.txt"), "context": 8}
+    training = {"batch_size": 2}
+    return {**yaml.safe_load("task: write"), "data": data, "model": SMALL, "training": training}
+
+
+def _stories(folder: Path) -> dict[str, Any]:
+    rows = "".join(
+        f'{{"story": ["Ann has {thing}.", "Bob has it."], "question": "Who?", "reply": "{name}", "facts": [0]}}\n'
+        for thing in ("a", "b", "c", "d")
+        for name in ("Ann", "Bob")
+    )
+    (folder / "rows.jsonl").write_text(rows, "utf-8")
+    files = dict.fromkeys(("train", "valid", "test"), f"{folder}/rows.jsonl")
+    data = {**files, "columns": yaml.safe_load("answer: reply")}
+    return {**yaml.safe_load("task: answer"), "data": data, "model": {"width": 4}, "training": {"batch_size": 4}}
+
+
 def _shapes(folder: Path) -> dict[str, Any]:
     del folder
     data = {"kind": "shapes", "side": 24, "train": 8, "valid": 2, "test": 2}
@@ -189,6 +208,8 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "tags": _tags,
     "tag_pairs": _tag_pairs,
     "tag_features": _tag_features,
+    "plain_text": _plain_text,
+    "stories": _stories,
     "shapes": _shapes,
     "pictures": _pictures,
     "glimpses": _glimpses,

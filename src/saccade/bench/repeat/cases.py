@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import wave
 from collections.abc import Callable
@@ -114,6 +115,35 @@ def _glimpses(folder: Path) -> dict[str, Any]:
     return {"task": "glimpse", "data": sets, "model": model, "training": {**TRAINING, "batch_size": 128}}
 
 
+def _writing(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
+    files = _write_sets(folder, lambda sentences: "".join(f"{' '.join(one)}\n" for one in sentences), "txt")
+    data, training = {**files, "context": 64}, {**TRAINING, "batch_size": 16}
+    return {"task": "write", "data": data, "tokenizer": {"kind": "words"}, "model": model, "training": training}
+
+
+def _writer(folder: Path) -> dict[str, Any]:
+    return _writing(folder, {"width": 128, "num_heads": 4, "hidden_width": 256, "num_layers": 1})
+
+
+def _recurrent_writer(folder: Path) -> dict[str, Any]:
+    model = {"kind": "recurrent", "cell": "lstm", "width": 128, "embedding_width": 128, "attention": "states"}
+    return _writing(folder, model)
+
+
+def _reader(folder: Path) -> dict[str, Any]:
+    """Questions about three sentences: which word follows this one?"""
+
+    def lines(sentences: list[list[str]]) -> str:
+        stories = [(three, three[1][0], three[1][1]) for three in zip(*[iter(sentences)] * 3, strict=False)]
+        return "".join(
+            json.dumps({"story": [" ".join(one) for one in story], "question": asked, "answer": said}) + "\n"
+            for story, asked, said in stories
+        )
+
+    files = _write_sets(folder, lines, "jsonl")
+    return {"task": "answer", "data": files, "model": {"width": 128}, "training": {**TRAINING, "batch_size": 64}}
+
+
 def _sound(folder: Path) -> dict[str, Any]:
     """Bursts of three pitches, written as words."""
     chance = np.random.default_rng(1)
@@ -151,4 +181,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "captioner_hard": _hard_captioner,
     "glimpses": _glimpses,
     "sound": _sound,
+    "writer": _writer,
+    "recurrent_writer": _recurrent_writer,
+    "reader": _reader,
 }

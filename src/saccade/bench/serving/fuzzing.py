@@ -27,6 +27,8 @@ FIELDS: dict[str, dict[str, Any]] = {  # of each route, a request that is fine
     "/v1/tag": {"q": "a b", "probabilities": True},
     "/v1/caption": {"image": "iVBORw0KGgo=", "num_best": 2, "attention": True},
     "/v1/glimpse": {"image": "iVBORw0KGgo="},
+    "/v1/write": {"q": "a b", "temperature": 0.5, "top_k": 3, "top_p": 0.9, "seed": 1, "max_length": 9},
+    "/v1/answer": {"q": "a b. who is it?"},
 }
 SIGNS = "\x00\x01\x1b\x7f\x85\xa0\u200b\u200f\u202e\u2066\u2069\ufeff\ufffe\U000e0001\U0010ffff\ud800\udfff😀é\u0301アж"
 PIECES = [

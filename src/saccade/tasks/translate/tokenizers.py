@@ -88,7 +88,7 @@ def _of_sides(section: TokenizerSection, field: str, values: Mapping[SideName, o
 
 
 def _is_open(side: SideTokenizer) -> bool:
-    return side.vocabulary_size == "auto" and side.model is None
+    return side.vocabulary_size == "auto" and side.model is None and side.kind != ListedPieces.kind
 
 
 def _with_tokenizer(config: TranslateConfig, update: dict[str, Any]) -> TranslateConfig:
