@@ -145,6 +145,14 @@ class Batcher:
             thread.join(None if timeout is None else max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
+    def check_room(self, client: str, num_items: int) -> None:
+        """Refuse so many items at once if there is no room for them, before anything is done with them."""
+        with self.lock:
+            if self._is_closed:
+                raise QueueClosed
+            if not self._items.allows(client, num_items):
+                raise QueueFull("full", 1)
+
     async def submit(
         self, call: ModelCall, items: Sequence[Any], *, client: str = "", costs: Sequence[int] | None = None
     ) -> list[Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
+from weakref import WeakValueDictionary
 
 from saccade.errors import UserError, is_out_of_memory
 from saccade.serving import work
@@ -21,6 +23,8 @@ from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.settings import Settings
 from saccade.serving.waiting import ModelCall
 
+SHORT = 1000  # characters whose pieces are counted in no time
+
 
 @final
 @dataclass
@@ -34,6 +38,7 @@ class Service:
     detector: Detector
     readiness: Readiness
     sites: AllowedSites
+    _estimating: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # by client
 
     async def ask(self, model: ServedModel, call: ModelCall, items: Sequence[Any]) -> list[Any]:
         """Return an answer for each item; refuse with the status that fits."""
@@ -41,8 +46,9 @@ class Service:
         self.metrics.characters.labels(model.run.name).inc(num_characters)
         note_work(model.run.name, num_characters)
         try:
-            costs = [work.estimate_cost(model.run.predictor, call, item) for item in items]
-            return await model.batcher.submit(call, items, client=caller_name() or "", costs=costs)
+            client = caller_name() or ""
+            costs = await self._estimate(model, call, items, client, num_characters)
+            return await model.batcher.submit(call, items, client=client, costs=costs)
         except QueueFull as full:
             headers = {"Retry-After": str(full.retry_after)}
             raise Refusal(429, "Slowdown: too many texts are waiting", headers, reason=full.reason) from None
@@ -55,6 +61,24 @@ class Service:
                 raise
             headers = {"Retry-After": str(RETRY)}
             raise Refusal(503, "The server is out of memory", headers, reason="memory") from None
+
+    async def _estimate(
+        self, model: ServedModel, call: ModelCall, items: Sequence[Any], client: str, num_characters: int
+    ) -> list[int]:
+        """Estimate the cost of each item; of one client's long texts one after another, beside the event loop.
+
+        Pieces are counted for it, which takes as long for a long text as answering a short one.
+        """
+
+        def estimate() -> list[int]:
+            return [work.estimate_cost(model.run.predictor, call, item) for item in items]
+
+        model.batcher.check_room(client, len(items))
+        if num_characters <= SHORT:
+            return estimate()
+        async with self._estimating.setdefault(client, asyncio.Lock()):
+            model.batcher.check_room(client, len(items))
+            return await asyncio.to_thread(estimate)
 
     def check_whole(self, model: ServedModel, *texts: str) -> None:
         """Refuse texts that are longer than a model reads at once."""

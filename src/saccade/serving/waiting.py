@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 
 FIRST_RANK = 128  # the cost below which items have rank 0; each further rank reaches four times as far
 SLOW_RANK = 2
+MOST_SHARE = 0.25  # of a batch for one client: who comes next waits for what is left of it
 SLOW_COST = 512  # from which an item is slow: that of SLOW_RANK
 
 
@@ -140,7 +141,7 @@ class FairQueue:
             for client, parts in self._parts.items()
             if client not in without and (found := deque(part for part in parts if part.kind == kind))
         }
-        rooms = {client: _Room(cost / len(same), len(parts)) for client, parts in same.items()}
+        rooms = {client: _Room(cost * min(MOST_SHARE, 1 / len(same)), len(parts)) for client, parts in same.items()}
         order = [(self._served[client], number, client) for number, client in enumerate(same)]
         heapq.heapify(order)
         rows, left = list[Row](), cost

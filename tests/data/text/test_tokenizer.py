@@ -256,3 +256,10 @@ def test_a_damaged_list_is_told(tmp_path: Path) -> None:
     path.write_text(path.read_text("utf-8").replace('"model": "', '"model": "#'), "utf-8")
     with pytest.raises(UserError, match=r"tokenizer\.source\.json is damaged: it is no vocabulary"):
         load_tokenizer(path)
+
+
+def test_an_empty_model_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    path.touch()
+    with pytest.raises(UserError, match="is damaged: it is no SentencePiece model"):
+        SentencePiece.load(path)
