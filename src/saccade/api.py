@@ -117,20 +117,23 @@ def show(
     head: int | None = None,
     pieces: bool = False,
     heads: bool = False,
-    title: str = "saccade",
+    title: str | None = None,
 ) -> None:
     """Draw insights, of runs too, as `saccade look` does: in the terminal, or to a file (.html, .png, .svg, .pdf).
 
-    `heads` shows what each head does. A `Panel` of `trust` is drawn, too; it has no views.
+    `heads` shows what each head does. A `Panel` of `trust` is drawn, too; it has no views. `title` is that of a page,
+    or of a panel's file.
     """
     choice, path = ViewChoice(view, kind, layer, head), None if to is None else Path(to)
+    if title is not None and (path is None or not (isinstance(seen, Panel) or path.suffix == ".html")):
+        raise UserError("title: given without a page or a panel's file; other pictures are called after the answer")
     if isinstance(seen, Panel):
         if choice != ViewChoice() or pieces or heads:
             raise UserError("view: given with a panel, which has none")
         if path is None:
             Console().print(trust_panel.in_terminal(seen, console=Console()))
         else:
-            trust_panel.to_file(seen, path, title=title)
+            trust_panel.to_file(seen, path, title=title or "saccade")
         return
     choice.check()
     several = [seen] if isinstance(seen, Insight) else list(seen)
@@ -141,7 +144,7 @@ def show(
             raise UserError("heads: given with a view, a layer, a head or a page; it is about every head, by pieces")
         output.heads(iter(several))
     elif output.is_page:
-        output.page(iter(several), title=title)
+        output.page(iter(several), title=title or "saccade")
     else:
         output.each(iter(several))
 
@@ -161,6 +164,8 @@ def trust(
 
     A model of Hugging Face needs its `tokenizer`; `generate` are options of its own `generate`.
     """
+    if isinstance(texts, str):
+        raise UserError("texts: one text given; it takes a list of texts")
     is_run = hasattr(model, "trust_test")
     if is_run and (tokenizer is not None or generate is not None):
         raise UserError("tokenizer, generate: given with a run, which has its own")

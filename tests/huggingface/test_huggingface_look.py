@@ -168,6 +168,7 @@ def test_show_draws_in_the_terminal_and_to_files(tmp_path: Path, capsys: pytest.
         ({"layer": 2}, "layer: 2 given; allowed: 0 to 1"),
         ({"heads": True, "layer": 1}, "heads: given with a view, a layer"),
         ({"to": "look.txt"}, "look.txt: a picture ends in .png"),
+        ({"title": "BERT"}, "title: given without a page"),
     ],
 )
 def test_a_view_that_is_not_there_is_refused(how: dict[str, Any], message: str) -> None:

@@ -167,6 +167,7 @@ def test_mistakes_are_told() -> None:
     model, tokenizer = make("BertForMaskedLM")
     for texts, how, message in (
         (["a dog"], {}, "text: 'a dog' has no gap; write [MASK] where one is"),
+        ("a [MASK] dog", {}, "texts: one text given; it takes a list of texts"),
         (["a [MASK] dog"], {"layer": 2}, "layer: 2 given; allowed: 0 to 1"),
         (["a [MASK] dog"], {"targets": []}, "targets: there must be one for each text"),
     ):

@@ -16,12 +16,18 @@ from saccade.tasks.base import ScoredSet
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: Marian (OPUS-MT) or Pegasus.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A folder of Hugging Face (Marian, M2M100, NLLB, Pegasus), or an export to CTranslate2."),
+    ],
     run: Annotated[Path, typer.Argument(help="The run to write; it must not exist yet.")],
     source: Annotated[
         Path | None, typer.Option("--input", help="Sources to prove it with. (default: texts of drawn pieces)")
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their targets, if --input does not hold both.")] = None,
+    languages: Annotated[
+        str | None, typer.Option(help="Of a model for many languages: its codes of source and target, de,en.")
+    ] = None,
     most: Annotated[int, typer.Option("--sentences", min=1, help="Prove it with so many pairs.")] = 50,
     threads: Threads = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
@@ -37,6 +43,7 @@ def import_(
         proof = write.import_folder(
             folder,
             run,
+            languages=_split_codes(languages),
             scored=None if source is None else _read_set(source, target),
             most=most,
             say=lambda what: status.update(f"{what} ..."),
@@ -48,6 +55,15 @@ def import_(
         typer.echo(f"saccade: {run}: {missed}", err=True)
     if proof.missed:
         raise typer.Exit(1)
+
+
+def _split_codes(languages: str | None) -> tuple[str, str] | None:
+    if languages is None:
+        return None
+    codes = [code.strip() for code in languages.split(",")]
+    if len(codes) != 2 or not all(codes):
+        raise UserError(f"--languages: {languages!r} given; allowed: two codes, of source and target, as in de,en")
+    return codes[0], codes[1]
 
 
 def _read_set(source: Path, target: Path | None) -> ScoredSet:

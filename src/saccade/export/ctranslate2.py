@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 
 from saccade.attention import MultiHeadAttention
 from saccade.attention.positions import Learned, Positions, Relative, Sinusoidal
-from saccade.data.text.tokenizer import PAD, SPECIAL, START, UNKNOWN, Tokenizer
+from saccade.data.text.tokenizer import PAD, SPECIAL, START, UNKNOWN, SentencePiece, Tokenizer
 from saccade.export.projections import Affine, Projections, read_affine, read_projections, refuse_sizes
 from saccade.export.proof import TOKENS, Ids, find_aligning
 from saccade.inspection.insight import Head
@@ -22,6 +24,11 @@ from saccade.tasks.base import Portable
 
 NUM_POSITIONS = 2048  # of sinusoids, which end nowhere; the table has to
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+BESIDE = "import.json"  # of a folder; CTranslate2 passes over it
+KEPT = (  # of the search's options
+    *("length_penalty", "length_offset", "min_length", "max_length", "max_length_factor", "max_length_extra"),
+    *("no_repeat_ngram", "max_rounds"),
+)
 PATIENCE = 100.0  # a search that ends when so many times its width are finished
 
 
@@ -43,7 +50,25 @@ def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, o
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
+    _write_beside(portable, folder)
     return {"longest": find_longest(network)}
+
+
+def _write_beside(portable: Portable, folder: Path) -> None:
+    """Write what CTranslate2 doesn't read, and `saccade import` needs: the tokenizers, languages and search."""
+    kept = asdict(portable.options)
+    search = {"beam": kept.pop("width"), **{name: kept[name] for name in KEPT}, "max_source_length": portable.longest}
+    content = {"languages": list(portable.languages or ()), "decoding": search}
+    (folder / BESIDE).write_text(json.dumps(content, indent=1), "utf-8")
+    for side, tokenizer in (("source", portable.source), ("target", portable.target)):
+        ending = "model" if isinstance(tokenizer, SentencePiece) else "json"
+        tokenizer.save(folder / f"tokenizer.{side}.{ending}")
+
+
+def find_tokenizer(folder: Path, side: str) -> Path:
+    """Return the file of a side's tokenizer."""
+    paths = [folder / f"tokenizer.{side}.{ending}" for ending in ("model", "json")]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def spell_vocabulary(tokenizer: Tokenizer) -> list[str]:
@@ -172,6 +197,7 @@ class CTranslate2Engine:
 
         self.longest = find_longest(cast(Transformer, portable.network))
         self.source, self.target = spell_vocabulary(portable.source), spell_vocabulary(portable.target)
+        self.begins = spell(self.target, [portable.target.encode("")])[0]
         self._ids = {name: number for number, name in enumerate(self.target)}
         threads = torch.get_num_threads()
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
@@ -210,6 +236,7 @@ class CTranslate2Engine:
     def _translate(self, sources: Ids, limit: int, *, beam_size: int, **more: Any) -> list[Any]:
         return self.translator.translate_batch(
             spell(self.source, sources),
+            [self.begins or None] * len(sources),
             beam_size=beam_size,
             length_penalty=0,
             max_input_length=0,

@@ -89,6 +89,8 @@ def refuse(name: str, portable: Exported) -> str | None:
         return f"a model that gives {portable.facts['answers']} (it has models that write text)"
     if not isinstance(portable.source, SentencePiece | ListedPieces | Vocabulary):
         return "a model that reads no text (it reads ids of texts)"
+    if name in ("onnx", "argos") and portable.target.encode(""):
+        return "a language that each output begins with (its programs can't be told one)"
     return chosen.refuse(portable)
 
 

@@ -239,7 +239,13 @@ class HuggingFaceEngine:
     name = "Hugging Face"
     renormalizes = False
 
-    def __init__(self, portable: Portable, folder: Path, numbering: Numbering | None = None) -> None:
+    def __init__(
+        self,
+        portable: Portable,
+        folder: Path,
+        numbering: Numbering | None = None,
+        languages: tuple[str, str] | None = None,
+    ) -> None:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
         from transformers.utils import logging
 
@@ -247,14 +253,17 @@ class HuggingFaceEngine:
         logging.disable_progress_bar()
         self.head = find_aligning(portable)
         self.longest = find_longest(cast(Transformer, portable.network))
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        named = {} if languages is None else dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, **named)
         self.model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.begins = portable.target.encode("")
         same = Numbering(torch.arange(portable.source.size), torch.arange(portable.target.size))
         self.numbering = numbering or same
         self._source_ids, self._target_ids = (
             {number: index for index, number in reversed([*enumerate(number_V.tolist())])}
             for number_V in (self.numbering.source_V, self.numbering.target_V)
         )
+        self._target_ids[int(self.numbering.target_V[END])] = END  # which may be what a decoder reads first, too
 
     @torch.no_grad()
     def log_probabilities(self, sources: Ids, targets: Ids) -> list[list[float]]:
@@ -278,13 +287,17 @@ class HuggingFaceEngine:
     @torch.no_grad()
     def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
         del thorough  # without a length penalty it never ends too early
-        how = {} if beam == 1 else {"length_penalty": 0.0, "early_stopping": "never"}
+        how: dict[str, Any] = {} if beam == 1 else {"length_penalty": 0.0, "early_stopping": "never"}
+        never = [int(self.numbering.target_V[PAD]), *(self.model.generation_config.suppress_tokens or [])]
+        how["suppress_tokens"] = never  # <pad>, as here
         return self.search_as(sources, num_beams=beam, max_new_tokens=limit, no_repeat_ngram_size=0, **how)
 
     @torch.no_grad()
     def search_as(self, sources: Ids, **how: Any) -> Ids:
         """Return outputs as `generate` searches them with these options, and otherwise with the folder's."""
         found: Ids = [[] for _ in sources]
+        if self.begins:
+            how["forced_bos_token_id"] = int(self.numbering.target_V[self.begins[0]])
         beam = how.get("num_beams") or self.model.generation_config.num_beams or 1
         for rows in batch_by_length([len(source) for source in sources], self._tokens // beam):
             written = self.model.generate(**self._pad([sources[row] for row in rows]), do_sample=False, **how)
@@ -299,7 +312,7 @@ class HuggingFaceEngine:
 
     def decode(self, outputs: Ids) -> list[str]:
         rows = [self.numbering.target_V[ids].tolist() for ids in outputs]
-        return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
+        return [" ".join(text.split()) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=True)]
 
     @torch.no_grad()
     def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]]:

@@ -181,7 +181,8 @@ class _Comparison:
         head, worst = find_aligning(self.portable), 0.0
         for source, (ids, weight_TS) in zip(self.sample.sources, told, strict=False):
             if ids:
-                read = (*self.portable.join([source]), decoder_input([ids]))
+                read_BT = decoder_input([ids])[:, : len(weight_TS)]  # it may be cut at its longest
+                read = (*self.portable.join([source]), read_BT)
                 mine_TS = head._replace(shift=0).of(cross_weights(self.portable.network, *read)[0])
                 part_TS = mine_TS[: weight_TS.shape[0], : weight_TS.shape[1]]
                 worst = max_difference([worst, *part_TS.flatten().tolist()], [0.0, *weight_TS.flatten().tolist()])
@@ -193,7 +194,8 @@ class _Comparison:
         """Compare outputs and their scores; return ours. What differs is searched again, not to end too early."""
         network, sources = self.portable.network, self.sample.sources
         writer = cast(Stepper, Renormalized(network) if self.engine.renormalizes else network)
-        ours = search_ours(writer, sources, beam, self.limit, self.portable.join)
+        begins = self.portable.target.encode("")
+        ours = search_ours(writer, sources, beam, self.limit, self.portable.join, begins)
         theirs = self.engine.search(sources, beam, self.limit, thorough=False)
         if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
             found = self.engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
@@ -331,12 +333,17 @@ class Renormalized:
         return logits.index_fill(-1, torch.tensor([PAD, START]), -torch.inf)
 
 
-def search_ours(writer: Stepper, sources: Sources, beam: int, limit: int, join: Join = pad_sources) -> Ids:
-    """Return the outputs of largest log p, of at most `limit` ids with </s>; `join` makes sources a batch."""
+def search_ours(
+    writer: Stepper, sources: Sources, beam: int, limit: int, join: Join = pad_sources, begins: Sequence[int] = ()
+) -> Ids:
+    """Return the outputs of largest log p, of at most `limit` ids with </s>; each begins with these ids.
+
+    `join` makes sources a batch.
+    """
     options = BeamOptions(width=beam, length_penalty=0, max_length=limit, max_length_factor=limit, max_rounds=0)
     found: Ids = [[] for _ in sources]
     for rows in batch_by_length([len(source) for source in sources], TOKENS // beam):
-        best = search(writer, *join([sources[row] for row in rows]), options)
+        best = search(writer, *join([sources[row] for row in rows]), options, [begins] * len(rows))
         for row, hypotheses in zip(rows, best, strict=True):
             found[row] = hypotheses[0].ids
     return found

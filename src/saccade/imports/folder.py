@@ -51,6 +51,13 @@ class Fields:
             raise self.refuse(name, KINDS[kind])
         return value  # type: ignore[return-value]
 
+    def read_token(self, name: str, default: str) -> str:
+        """Return the text of a token; a table tells it as its content."""
+        value: Any = self.content.get(name)
+        return (
+            str(value["content"]) if isinstance(value, dict) and "content" in value else self.read(name, str, default)
+        )
+
     def size(self, name: str) -> int:
         """Return a number of 1 or more."""
         value = self.read(name, int)

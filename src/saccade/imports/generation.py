@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from saccade.imports.folder import Fields
-from saccade.imports.vocabulary import SpecialIds
+from saccade.imports.vocabulary import Side, SpecialIds
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {  # settings of `generate`, and the values that change nothing
     "do_sample": (False,),
@@ -17,7 +17,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {  # settings of `generate`, and the value
     "guidance_scale": (1.0,),
     "min_new_tokens": (0,),
     "begin_suppress_tokens": ([],),
-    "forced_bos_token_id": (),
     "sequence_bias": (),
     "exponential_decay_length_penalty": (),
     "force_words_ids": (),
@@ -44,11 +43,13 @@ def read_search(generation: Fields, num_positions: int) -> dict[str, Any]:
     }
 
 
-def find_silent(generation: Fields, special: SpecialIds) -> list[int]:
+def find_silent(generation: Fields, special: SpecialIds, target: Side) -> list[int]:
     """Return the ids whose probability goes to the others: those that are forbidden, if the search renormalizes.
 
     Without that, <pad> and <s> keep their probability and are not written, as here.
     """
+    begins = [int(target.number_V[number]) for number in target.tokenizer.encode("")]
+    generation.choose("forced_bos_token_id", (None, *begins), None)
     bad = generation.read("bad_words_ids", list, [])
     if any(not isinstance(ids, list) or len(ids) != 1 for ids in bad):
         raise generation.refuse("bad_words_ids", "lists of one id")

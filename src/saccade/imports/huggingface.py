@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -9,36 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.positions import Positions, Sinusoidal
+from saccade.data.text.tokenizer import ListedPieces
 from saccade.export.huggingface import BIAS, SIDES, Numbering, list_places, width_order
 from saccade.imports.folder import Fields, Tensors
 from saccade.imports.generation import find_silent, read_search
-from saccade.imports.vocabulary import Side, SpecialIds, find_id, make_side, read_names
+from saccade.imports.layouts import Codes, Files, Layout, read_layout
+from saccade.imports.vocabulary import Side, SpecialIds, find_id, make_side
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
-NORMS = {"marian": "post", "pegasus": "pre"}  # of the families that are read
+NORMS = {"marian": "post", "pegasus": "pre", "m2m_100": "pre"}  # of the families that are read
 SILENT = -1000.0  # the bias of an id that has no probability
 UNUSED = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")  # of both families
 ROUNDING = 2e-3  # of a table in half precision
 Sides = tuple[Side, Side]
 Rows = tuple[Tensor, Tensor, Tensor]  # of the embeddings of sources and targets, and of the output
-
-
-class Files(NamedTuple):
-    """The files of a folder that say what its model is."""
-
-    folder: Path
-    config: Fields
-    generation: Fields  # of old folders the config
-    tokenizer: Fields
-
-    @classmethod
-    def of(cls, folder: Path) -> Files:
-        """Read them."""
-        config = Fields(folder / "config.json")
-        generation = Fields(folder / "generation_config.json", optional=True)
-        tokenizer = Fields(folder / "tokenizer_config.json", optional=True)
-        return cls(folder, config, generation if generation.content else config, tokenizer)
 
 
 class ReadModel(NamedTuple):
@@ -49,38 +35,42 @@ class ReadModel(NamedTuple):
     target: Side
     sections: dict[str, Any]
     numbering: Numbering
+    layout: Layout
+
+    def tokenizer_of(self, side: str) -> ListedPieces:
+        """Return the tokenizer of a side."""
+        return (self.source if side == "source" else self.target).tokenizer
 
 
-def read_model(folder: Path) -> ReadModel:
-    """Read a folder."""
+def read_model(folder: Path, languages: Codes = None) -> ReadModel:
+    """Read a folder; of a model for many languages, the two that are asked for."""
     files = Files.of(folder)
     config = files.config
-    config.choose("model_type", NORMS)
-    special, sizes = _read_special(files), _read_sizes(config)
-    silent = find_silent(files.generation, special)
-    sides, tensors = _read_sides(files, special), Tensors(folder)
-    network = _read_network(config, tensors, sizes, sides)
+    layout = read_layout(files, languages)
+    special, sizes = _read_special(files, layout), _read_sizes(config)
+    sides, tensors = _make_sides(files, layout, special), Tensors(folder)
+    silent = find_silent(files.generation, special, sides[1])
+    network = _read_network(files, tensors, sizes, sides)
     tensors.refuse_others()
     _silence(network, sides[1].number_V, special, silent)
     sections = {
         "origin": folder.resolve().name,
         "texts": "sentences",
-        **_read_languages(files.tokenizer),
+        **_name_languages(layout.codes or _read_codes(files.tokenizer)),
         "data": {"max_length": config.size("max_position_embeddings") // 4},
         "tokenizer": {"kind": "listed", "shared": network.source is network.target},
-        "model": _describe(network),
+        "model": describe_network(network),
         "training": {"metric": "bleu"},
         "decoding": read_search(files.generation, config.size("max_position_embeddings")),
     }
     numbering = Numbering(sides[0].number_V, sides[1].number_V, silent)
-    return ReadModel(network.eval(), *sides, sections, numbering)
+    return ReadModel(network.eval(), *sides, sections, numbering, layout)
 
 
-def _read_special(files: Files) -> SpecialIds:
+def _read_special(files: Files, layout: Layout) -> SpecialIds:
     """Read the ids of <pad>, <s> (what a decoder reads first), </s> and <unk>."""
-    config, path = files.config, files.folder / "vocab.json"
+    config, path, names = files.config, layout.lists[0], layout.names[0]
     size = config.size("vocab_size")
-    names = read_names(path, size)
     start = "decoder_start_token_id"
     holder = files.generation if files.generation.content.get(start) is not None else config
     found = config.read("pad_token_id", int), holder.read(start, int), config.read("eos_token_id", int)
@@ -89,27 +79,21 @@ def _read_special(files: Files) -> SpecialIds:
     ):
         if not 0 <= number < size:
             raise fields.refuse(name, f"0 to {size - 1}")
-    end = files.tokenizer.read("eos_token", str, "</s>")
+    end = files.tokenizer.read_token("eos_token", "</s>")
     if names.get(found[2]) != end:
         raise config.refuse("eos_token_id", f"{find_id(path, names, end)}, the id of {end} in {path.name}")
-    return SpecialIds(*found, find_id(path, names, files.tokenizer.read("unk_token", str, "<unk>")))
+    return SpecialIds(*found, find_id(path, names, files.tokenizer.read_token("unk_token", "<unk>")))
 
 
-def _read_sides(files: Files, special: SpecialIds) -> Sides:
-    """Read both tokenizers; they share one list, or have their own."""
-    sizes = files.config.size("vocab_size"), _target_size(files.config)
-    separate = files.tokenizer.read("separate_vocabs", bool, False)
-    names = "vocab.json", "target_vocab.json" if separate else "vocab.json"
+def _make_sides(files: Files, layout: Layout, special: SpecialIds) -> Sides:
+    """Make both tokenizers; an output begins with its language, whatever else it begins with."""
     source, target = (
-        make_side(files.folder / f"{side}.spm", read_names(files.folder / name, size), special, size)
-        for side, name, size in zip(("source", "target"), names, sizes, strict=True)
+        make_side(model, names, special, size, first=first, begins_empty=bool(first) and at == 1, tokens=layout.tokens)
+        for at, (model, names, size, first) in enumerate(
+            zip(layout.models, layout.names, files.vocabulary_sizes(), layout.first, strict=True)
+        )
     )
     return source, target
-
-
-def _target_size(config: Fields) -> int:
-    size = config.size("vocab_size")
-    return size if _shares(config) else config.read("decoder_vocab_size", int, size)
 
 
 def _shares(config: Fields) -> bool:
@@ -137,10 +121,12 @@ def _read_sizes(config: Fields) -> BlockSizes:
     )
 
 
-def _read_network(config: Fields, tensors: Tensors, sizes: BlockSizes, sides: Sides) -> Transformer:
+def _read_network(files: Files, tensors: Tensors, sizes: BlockSizes, sides: Sides) -> Transformer:
     """Build the network and fill it with their weights."""
-    table_PD = _read_positions(config, tensors, sizes.width)
-    source_VD, target_VD, output_VD = _read_embeddings(config, tensors, sides)
+    config, size = files.config, files.vocabulary_sizes()[1]
+    is_many = config.content["model_type"] == "m2m_100"
+    table_PD = _make_positions(config, tensors) if is_many else _read_positions(config, tensors, sizes.width)
+    source_VD, target_VD, output_VD = _read_embeddings(files, tensors, sides)
     network = Transformer(
         source=len(source_VD),
         target_vocabulary=len(target_VD),
@@ -157,7 +143,6 @@ def _read_network(config: Fields, tensors: Tensors, sizes: BlockSizes, sides: Si
     state = {f"{name}.weight": table_VD[:, order] for name, table_VD in tables.items()}
     if table_PD is not None:
         state["positions.table"] = table_PD
-    size = _target_size(config)
     bias_V = tensors.take(BIAS, 1, size)[0] if BIAS in tensors else torch.zeros(size)
     state["output_bias"] = bias_V[sides[1].number_V]
     network.load_state_dict(state | _read_layers(network, tensors, order))
@@ -189,13 +174,27 @@ def _read_positions(config: Fields, tensors: Tensors, width: int) -> Tensor | No
     return found[0]
 
 
-def _read_embeddings(config: Fields, tensors: Tensors, sides: Sides) -> Rows:
+def _make_positions(config: Fields, tensors: Tensors) -> Tensor:
+    """Return the sinusoids of M2M100, which have rates of their own: 10000^(-i / (D/2 - 1)), from position 2 on."""
+    size, half = config.size("max_position_embeddings"), config.size("d_model") // 2
+    if size % 4 or half < 2:
+        raise config.refuse("max_position_embeddings", "a multiple of four, with a d_model of 4 or more")
+    for side in SIDES:
+        for name in ("weights", "_float_tensor"):  # what old folders stored of them
+            tensors.forget(f"model.{side}.embed_positions.{name}")
+    rate_half = torch.exp(torch.arange(half) * (-math.log(10_000) / (half - 1)))
+    angle_PK = torch.arange(2, size + 2)[:, None] * rate_half
+    return torch.cat([angle_PK.sin(), angle_PK.cos()], 1)
+
+
+def _read_embeddings(files: Files, tensors: Tensors, sides: Sides) -> Rows:
     """Return the rows of our ids; matrices that are one there are one tensor here."""
+    config, sizes = files.config, files.vocabulary_sizes()
     ties = config.read("tie_word_embeddings", bool, True)
     shared, output = "model.shared", "lm_head"
     source, target = (f"model.{side}.embed_tokens" for side in SIDES)
     source_V, target_V = (side.number_V for side in sides)
-    width, sizes = config.size("d_model"), (config.size("vocab_size"), _target_size(config))
+    width = config.size("d_model")
 
     def read(size: int, *names: str) -> Tensor:
         return tensors.take_one([f"{name}.weight" for name in names], size, width)
@@ -220,13 +219,19 @@ def _silence(network: Transformer, number_V: Tensor, special: SpecialIds, silent
     network.output_bias.data[rows] = SILENT
 
 
-def _read_languages(tokenizer: Fields) -> dict[str, Any]:
-    """Return the languages, where both are said."""
-    codes = [tokenizer.read(f"{side}_lang", str, "") for side in ("source", "target")]
-    return {"languages": dict(zip(("source", "target"), codes, strict=True))} if all(codes) else {}
+def _read_codes(tokenizer: Fields) -> Codes:
+    source, target = (tokenizer.read(f"{side}_lang", str, "") for side in ("source", "target"))
+    return (source, target) if source and target else None
 
 
-def _describe(network: Transformer) -> dict[str, Any]:
+def _name_languages(codes: Codes) -> dict[str, Any]:
+    """Return the languages as a config has them: deu-Latn for deu_Latn."""
+    if codes is None:
+        return {}
+    return {"languages": dict(zip(("source", "target"), (code.replace("_", "-") for code in codes), strict=True))}
+
+
+def describe_network(network: Transformer) -> dict[str, Any]:
     """Return the section of the model."""
     sizes = network.sizes
     ties = "three" if network.source is network.target else "two"
@@ -243,5 +248,5 @@ def _describe(network: Transformer) -> dict[str, Any]:
         "norm": sizes.norm,
         "positions": sizes.positions,
         "tied": ties if network.output is network.target else "none",
-        "output_bias": True,
+        "output_bias": network.output_bias is not None,
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,13 +56,20 @@ def find_id(path: Path, names: Names, wanted: str) -> int:
 
 
 def make_side(
-    model: Path, names: Names, special: SpecialIds, size: int, *, first: Sequence[str] = (), begins_empty: bool = False
+    model: Path, names: Names, special: SpecialIds, size: int, *, tokens: Iterable[str] = (), **how: Any
 ) -> Side:
     """Make a tokenizer whose first four ids are ours; the others keep their order. Ids without a name get one."""
     others = [number for number in range(size) if number not in special]
-    symbols = [*SPECIAL, *(names.get(number, f"<unused {number}>") for number in others)]
+    symbols = [*SPECIAL, *(_name(names, number) for number in others)]
     try:
-        tokenizer = ListedPieces(read_bytes(model), symbols, first=first, begins_empty=begins_empty)
+        silent = [_name(names, number) for number in others if names.get(number) in SPECIAL]
+        tokenizer = ListedPieces(read_bytes(model), symbols, tokens=[*tokens, *silent], **how)
     except RuntimeError:
         raise UserError(f"{model}: this is no SentencePiece model") from None
     return Side(tokenizer, torch.tensor([*special, *others]))
+
+
+def _name(names: Names, number: int) -> str:
+    """Return the name of an id; one that has none, or one that ours have, gets another."""
+    found = names.get(number)
+    return f"<unused {number}>" if found is None or found in SPECIAL else found

@@ -15,12 +15,16 @@ from torch import Tensor
 from saccade import manifest
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.text.corpus import Pair
-from saccade.data.text.tokenizer import LANGUAGE, SPECIAL, ListedPieces
+from saccade.data.text.tokenizer import LANGUAGE, SPECIAL, ListedPieces, Tokenizer, tokenizer_file_name
 from saccade.errors import UserError, describe_missing
+from saccade.export.ctranslate2 import CTranslate2Engine
 from saccade.export.huggingface import HuggingFaceEngine
 from saccade.export.proof import Bounds, Proof, Sample, Say, encode_sample, list_versions, max_difference, prove
 from saccade.files import create_folder
+from saccade.imports import ctranslate2
+from saccade.imports.ctranslate2 import ReadFolder, tokenizer_kind
 from saccade.imports.huggingface import ReadModel, read_model
+from saccade.imports.layouts import Codes
 from saccade.inspection.record import recording
 from saccade.runs import config as config_file
 from saccade.runs.check import CONFIG, SUMMARY
@@ -45,6 +49,7 @@ def import_folder(
     folder: Path,
     run: Path,
     *,
+    languages: Codes = None,
     scored: ScoredSet | None = None,
     most: int,
     say: Say,
@@ -55,6 +60,7 @@ def import_folder(
     A run whose bounds don't hold is written, too, with a proof that says so.
     """
     try:
+        import ctranslate2 as _  # noqa: F401
         import transformers  # noqa: F401
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("an import", error, "export")) from None
@@ -63,7 +69,7 @@ def import_folder(
     if run.exists():
         raise UserError(f"{run}: it is there already; give another place, or delete it")
     say("reading")
-    model = read_model(folder)
+    model = _read(folder, languages)
     with create_folder(run) as draft:
         _write_run(model, draft, folder)
         predictor: Predictor = load_run(draft, device="cpu")
@@ -74,13 +80,23 @@ def import_folder(
     return proof
 
 
-def _write_run(model: ReadModel, draft: Path, folder: Path) -> None:
+def _read(folder: Path, languages: Codes) -> ReadModel | ReadFolder:
+    """Read a folder of Hugging Face, or of CTranslate2."""
+    if not ctranslate2.is_ours(folder):
+        return read_model(folder, languages)
+    if languages is not None:
+        raise UserError(f"--languages: given, but {folder} is a folder of CTranslate2, which has no choice")
+    return ctranslate2.read_folder(folder)
+
+
+def _write_run(model: ReadModel | ReadFolder, draft: Path, folder: Path) -> None:
     """Write what training leaves in a run."""
     config = config_file.check_config(model.sections, f"{folder}: what was read")
     manifest.begin(draft)
     config_file.save_config(config, draft / CONFIG)
     for side in ("source", "target"):
-        getattr(model, side).tokenizer.save(draft / f"tokenizer.{side}.json")
+        tokenizer = model.tokenizer_of(side)
+        tokenizer.save(draft / tokenizer_file_name(tokenizer_kind(tokenizer), f"tokenizer.{side}"))
     manifest.record(draft, *(path.name for path in draft.glob("tokenizer.*")))
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     manifest.write(draft, SUMMARY, json.dumps({"parameters": parameters, "data": []}, indent=1))
@@ -88,7 +104,7 @@ def _write_run(model: ReadModel, draft: Path, folder: Path) -> None:
 
 
 def _prove(
-    model: ReadModel,
+    model: ReadModel | ReadFolder,
     portable: Portable,
     folder: Path,
     scored: ScoredSet | None,
@@ -98,29 +114,36 @@ def _prove(
 ) -> Proof:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Hugging Face, about tokenizers
-        engine = HuggingFaceEngine(portable, folder, model.numbering)
+        engine: HuggingFaceEngine | CTranslate2Engine
+        if isinstance(model, ReadFolder):
+            engine = CTranslate2Engine(portable, folder)
+        else:
+            engine = HuggingFaceEngine(portable, folder, model.numbering, model.layout.codes)
         if scored is None:
             portable = portable._replace(score=lambda outputs, references: {})
             scored = _draw_pairs(portable, most)
         sample = encode_sample(portable, scored, engine.longest, most)
         if not sample.sources:
             raise UserError(f"{scored.name}: no pair of this set is short enough to prove the import with")
-        proof = Proof({"format": "huggingface", "set": scored.name, "pairs": len(sample.sources)})
+        proof = Proof({"format": engine.name, "set": scored.name, "pairs": len(sample.sources)})
         prove(portable, sample, engine, Bounds(), proof, say)
-        say("comparing logits and weights")
-        _compare_inside(portable, sample, engine, proof, bounds)
-    proof.found["versions"] = list_versions(LIBRARIES)
+        if isinstance(engine, HuggingFaceEngine):
+            say("comparing logits and weights")
+            _compare_inside(portable, sample, engine, proof, bounds)
+    proof.found["versions"] = list_versions(("ctranslate2",) if isinstance(model, ReadFolder) else LIBRARIES)
     return proof
 
 
 def _draw_pairs(portable: Portable, count: int) -> ScoredSet:
     """Draw texts of random pieces, for there is no test set; of a model with several languages, each with one."""
-    draw, source, target = random.Random(1), cast(ListedPieces, portable.source), cast(ListedPieces, portable.target)
-    languages = [name for name in source.symbols if LANGUAGE.fullmatch(name)] if not source.first else []
+    draw, source, target = random.Random(1), portable.source, portable.target
+    is_listed = isinstance(source, ListedPieces) and not source.first
+    languages = [name for name in source.symbols if LANGUAGE.fullmatch(name)] if is_listed else []
 
-    def text(tokenizer: ListedPieces) -> str:
+    def text(tokenizer: Tokenizer) -> str:
         ids = draw.choices(range(len(SPECIAL), tokenizer.size), k=draw.randint(1, LONGEST))
-        return tokenizer.decode([number for number in ids if not LANGUAGE.fullmatch(tokenizer.symbols[number])])
+        pieces = zip(ids, tokenizer.pieces(ids), strict=True)
+        return tokenizer.decode([number for number, name in pieces if not LANGUAGE.fullmatch(name)])
 
     texts = [(text(source), text(target)) for _ in range(count)]
     starts = [f"{draw.choice(languages)} " if languages else "" for _ in texts]
@@ -162,6 +185,8 @@ def _check(proof: Proof, what: str, found: Sequence[float], bound: float) -> Non
 
 def describe(proof: Proof) -> list[str]:
     """Return what people read."""
+    if "logits" not in proof.found:
+        return proof.lines()
     logits, weights = (proof.found[name]["largest_difference"] for name in ("logits", "weights"))
     first, *outputs = proof.lines()
     said = f"logits differ by at most {logits:.1e}, weights of all heads by {max(weights.values()):.1e}"

@@ -168,19 +168,28 @@ class ListedPieces:
 
     The list may be that of several models. A text may begin with a token of the list that names a language (>>fr<<).
     `first` are tokens that stand before each text; before an empty one only if it `begins_empty`, as outputs do.
+    `tokens` are no text: they are not decoded.
     """
 
     kind = "listed"
 
     def __init__(
-        self, model: bytes, symbols: Sequence[str], *, first: Sequence[str] = (), begins_empty: bool = False
+        self,
+        model: bytes,
+        symbols: Sequence[str],
+        *,
+        first: Sequence[str] = (),
+        begins_empty: bool = False,
+        tokens: Iterable[str] = (),
     ) -> None:
         import sentencepiece
 
         self.model, self.symbols, self.first, self.begins_empty = model, list(symbols), list(first), begins_empty
+        self.tokens = sorted(tokens)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._ids = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
         self._first = [self._ids[symbol] for symbol in first]
+        self._silent = {*self._first, *(self._ids[symbol] for symbol in self.tokens if symbol in self._ids)}
 
     @property
     def size(self) -> int:
@@ -203,8 +212,8 @@ class ListedPieces:
         return [*self._first, *found] if found or self.begins_empty else []
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return text on one line, without the special ids and the tokens that stand first."""
-        names = [self.symbols[index] for index in ids if index > UNKNOWN and index not in self._first]
+        """Return text on one line, without the special ids and what is no text."""
+        names = [self.symbols[index] for index in ids if index > UNKNOWN and index not in self._silent]
         return " ".join(str(self._processor.decode_pieces(names)).replace(SPACE, " ").split())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -220,6 +229,7 @@ class ListedPieces:
             "symbols": self.symbols,
             "first": self.first,
             "begins_empty": self.begins_empty,
+            "tokens": self.tokens,
             "model": base64.b64encode(self.model).decode(),
         }
         with replace_file(path) as draft:
@@ -229,7 +239,8 @@ class ListedPieces:
     def restore(cls, stored: dict[str, Any]) -> ListedPieces:
         """Make it from what its file holds."""
         model = base64.b64decode(stored["model"], validate=True)
-        return cls(model, stored["symbols"], first=stored["first"], begins_empty=stored["begins_empty"])
+        more = {"begins_empty": stored["begins_empty"], "tokens": stored.get("tokens", [])}
+        return cls(model, stored["symbols"], first=stored["first"], **more)
 
 
 @final

@@ -30,7 +30,8 @@ def _decode(translator: Translator, sources: Sequence[list[int]]) -> list[list[i
         return []
     device = next(translator.model.parameters()).device
     source_BS, length_B = (tensor.to(device) for tensor in pad_sources(sources))
-    found = search(cast(Stepper, translator.model), source_BS, length_B, translator.options)
+    begins = [translator.target.encode("")] * len(sources)
+    found = search(cast(Stepper, translator.model), source_BS, length_B, translator.options, begins)
     return [_answer(best[0]) for best in found]
 
 
