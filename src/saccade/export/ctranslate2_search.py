@@ -288,7 +288,6 @@ class _Steps:
         return wanted is not None and not any(wanted)
 
     def go_on(self) -> None:
-        """Raise what a step raised."""
         if self._raised is not None:
             raise self._raised
 

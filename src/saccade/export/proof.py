@@ -75,7 +75,6 @@ class Proof:
         return {"holds": not self.missed, **self.about, **self.found, "missed": self.missed}
 
     def lines(self) -> list[str]:
-        """Return what people read."""
         if "answers" in self.found:
             return self._answer_lines()
         worst, about = self.found["log_probability"]["largest_difference"], self.about

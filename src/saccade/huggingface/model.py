@@ -84,7 +84,6 @@ class HuggingFaceModel(Predictor):
         return Traits(TASKS[self.family], kinds=tuple(SIDES), look_options=("targets",))
 
     def stream(self, inputs: Iterable[str]) -> Iterator[Result]:
-        """Answer texts in order."""
         return (one.answer for text in several(inputs) for one in self.look([text]))
 
     @torch.no_grad()

@@ -100,7 +100,6 @@ class Variables:
         return found
 
     def number(self, name: str) -> int:
-        """Return a setting."""
         if name not in self.found:
             raise UserError(f"{self.path}: {name}: missing")
         return int(self.found[name])

@@ -24,7 +24,6 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path) -> Files:
-        """Read them."""
         config = Fields(folder / "config.json")
         generation = Fields(folder / "generation_config.json", optional=True)
         tokenizer = Fields(folder / "tokenizer_config.json", optional=True)

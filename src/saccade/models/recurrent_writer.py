@@ -36,7 +36,6 @@ class PlainCells(nn.Module):
         self.layers = Recurrent(input_width, width, cell=cell, num_layers=num_layers, dropout=dropout)
 
     def begin(self, num_rows: int, device: torch.device) -> tuple[Tensor, ...]:
-        """Return states of zeros."""
         shape = (num_rows, self.layers.cells.num_layers, self.width)
         return tuple(torch.zeros(shape, device=device) for _ in range(self.num_parts))
 

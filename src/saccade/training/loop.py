@@ -337,7 +337,6 @@ class Trainer:
         return {**found, "averaged": self.options.average_last}
 
     def save(self) -> None:
-        """Write a checkpoint."""
         state = (self.model, self.optimizer, self.average.weights, self.progress)
         with self.rate.pause():
             checkpoints.save_checkpoint(self.checkpoints, *state, writes=self.team.is_first)

@@ -95,7 +95,6 @@ def _sound(folder: Path) -> dict[str, Any]:
 
 
 def _topics(folder: Path) -> dict[str, Any]:
-    """Several labels at once."""
     rows = [{"topics": topics, "body": f"a {' '.join(topics)} b"} for topics in ([], ["x"], ["y"], ["x", "y"])]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 3), "utf-8")
     columns = {"label": "topics", "text": "body"}

@@ -32,7 +32,6 @@ class ChanceTranslator(Predictor):
         return [[_answer(text)] * decoding.get("num_best", 1) for text in inputs]
 
     def look(self, inputs: Iterable[str], /, *, targets: Sequence[str] = (), **options: Any) -> list[Insight]:
-        """Read words by chance."""
         del options
         texts = list(inputs)
         outputs = targets or [_answer(text).text for text in texts]

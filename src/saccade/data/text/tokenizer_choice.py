@@ -28,7 +28,6 @@ class SideFacts(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> SideFacts:
-        """Count the words of texts."""
         words = [word for text in texts for word in text.split()]
         letters = [len(text) for text in texts if len(text.split()) == 1]
         is_short = 2 * sum(length <= FEW_LETTERS for length in letters) > len(texts)

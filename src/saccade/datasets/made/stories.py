@@ -45,7 +45,6 @@ class World:
         self.stays: dict[str, list[Stay]] = {thing: [] for thing in things}
 
     def tell(self, *, with_things: bool) -> None:
-        """Let something happen."""
         person, chance = self.dice.choice(self.people), self.dice.random()
         held = [thing for thing in self.stays if self.holder.get(thing) == person]
         if with_things and chance < 0.3 and (near := self._within_reach(person)):

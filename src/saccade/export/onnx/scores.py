@@ -78,7 +78,6 @@ def _scale(graph: Graph, score: ScaledDot, query: str, memory: str) -> str:
 
 
 def _ignore(graph: Graph, score: Mean, query: str, memory: str) -> str:
-    """Give every key 0."""
     return _multiply(graph, score, graph("Mul", query, graph.constant(0.0)), memory)
 
 

@@ -115,7 +115,6 @@ class Lstmn(nn.Module):
         )
 
     def begin(self, num_rows: int, device: torch.device) -> tuple[Tape, ...]:
-        """Return empty tapes."""
         states = LastStates.none(num_rows, self.span, 2 * self.width, device)
         return tuple(Tape(states, torch.zeros(num_rows, self.width, device=device)) for _ in self.layers)
 

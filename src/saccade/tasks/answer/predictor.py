@@ -66,7 +66,6 @@ class StoryReader(Predictor):
             yield from self._answer(window, attention)
 
     def encode(self, stories: Sequence[Story]) -> EncodedStories:
-        """Turn stories into ids."""
         sizes = {"max_sentences": self.max_sentences, "max_length": self.max_length}
         return EncodedStories(stories, self.tokenizer, self.spelling, self.answers, **sizes)
 

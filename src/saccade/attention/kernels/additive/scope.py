@@ -38,7 +38,6 @@ class Scope(NamedTuple):
     inner: int = 1
 
     def struct(self) -> Allowed:
-        """Return the C++ struct."""
         low = -UNBOUNDED if self.low is None else self.low
         high = UNBOUNDED if self.high is None else self.high
         if self.mask is None:
@@ -74,7 +73,6 @@ class Dropout(NamedTuple):
     seed: Tensor | None = None
 
     def struct(self) -> Drawing:
-        """Return the C++ struct."""
         return Drawing(pointer(self.seed), round(self.share * (1 << 32)), 1 / (1 - self.share))
 
 

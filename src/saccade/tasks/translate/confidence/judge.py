@@ -61,7 +61,6 @@ class Reliability(NamedTuple):
         }
 
     def lines(self) -> list[str]:
-        """Return lines for people."""
         names = (("words", self.words), ("sentences", self.sentences))
         return [
             f"calibration error of {name}: {100 * expected_error(before):.1f}% as the model says it, "
