@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from saccade.layers import residual
-from saccade.models import transformer
+from saccade.layers import embedding, residual
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.ops import linear, relu_network
 from saccade.ops.pass_context import SEEDS_AT_ONCE, Seeds
 from saccade.training import losses
 
-FUSED: list[Any] = [linear, relu_network, residual, transformer, losses]
+FUSED: list[Any] = [linear, relu_network, residual, embedding, losses]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

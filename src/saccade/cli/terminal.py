@@ -16,8 +16,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from saccade.training.rate import TELL_EVERY
-
 Found = TypeVar("Found")
 
 
@@ -31,6 +29,8 @@ def num_lines(path: Path | None) -> int | None:
 
 def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iterator[Found]:
     """Pass outputs on and say how many there were: a bar in a terminal, elsewhere a line every ten seconds."""
+    from saccade.training.rate import TELL_EVERY  # here, so that --help loads nothing of training
+
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
     disabled = hidden or not console.is_terminal

@@ -83,14 +83,14 @@ def choose_format(name: str) -> Format:
 def refuse(name: str, portable: Exported) -> str | None:
     """Say what of a model a format can't say; None if it can say all."""
     chosen = FORMATS[name]
+    if name in ("onnx", "argos") and isinstance(portable, Portable) and portable.target.encode(""):
+        return "a language that each output begins with (its programs can't be told one)"
     if not chosen.translates:
         return chosen.refuse(portable)
     if not isinstance(portable, Portable):
         return f"a model that gives {portable.facts['answers']} (it has models that write text)"
     if not isinstance(portable.source, SentencePiece | ListedPieces | Vocabulary):
         return "a model that reads no text (it reads ids of texts)"
-    if name in ("onnx", "argos") and portable.target.encode(""):
-        return "a language that each output begins with (its programs can't be told one)"
     return chosen.refuse(portable)
 
 
