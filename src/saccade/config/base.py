@@ -70,6 +70,11 @@ def tell_part(given: object) -> str:
     return FILES_OR_PART[bool(is_part)]
 
 
+FilesOrPart = Annotated[
+    Annotated[T, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])], Discriminator(tell_part)
+]
+
+
 class Columns(Section):
     """What a file's columns hold: names from its first line or JSON keys, or positions from 0 where there are none."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Field, field_validator
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
-    FILES_OR_PART,
     Columns,
+    FilesOrPart,
     HeldOutPart,
     NormalizerName,
     Place,
@@ -19,7 +19,6 @@ from saccade.config.base import (
     ScoreName,
     Section,
     Share,
-    tell_part,
 )
 from saccade.data.labels.labelled import Spelling
 from saccade.data.stories import StoryColumns
@@ -41,10 +40,7 @@ class AnswerData(Section):
     """Where stories come from: .jsonl, .tsv or .csv."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: Annotated[
-        Annotated[str, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
-        Discriminator(tell_part),
-    ] = Field(
+    valid: FilesOrPart[str] = Field(
         default=HeldOutPart(share=0.1),
         description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
         "hash of the story: a share (0.05) or a number of questions (500).",

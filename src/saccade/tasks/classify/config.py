@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
-    FILES_OR_PART,
     Columns,
+    FilesOrPart,
     HeldOutPart,
     NormalizerName,
     Place,
@@ -20,7 +20,6 @@ from saccade.config.base import (
     Section,
     Share,
     fill_kind,
-    tell_part,
 )
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.labels import labelled
@@ -42,10 +41,7 @@ class ClassifyData(Section):
     """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: Annotated[
-        Annotated[str, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
-        Discriminator(tell_part),
-    ] = Field(
+    valid: FilesOrPart[str] = Field(
         default=HeldOutPart(share=0.1),
         description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
         "hash of the text (or the dialogue): a share (0.05) or a number of texts (500).",

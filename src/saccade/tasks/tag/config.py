@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from saccade.config import base
 from saccade.config.base import (
-    FILES_OR_PART,
-    HeldOutPart,
+    FilesOrPart,
     Positive,
     RunSection,
     Section,
     Share,
     fill_kind,
-    tell_part,
 )
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.tags.columns import Column
@@ -36,10 +34,7 @@ class TagData(Section):
     """Where tagged sentences come from: CoNLL columns (a token a line), JSONL, or words and tags apart."""
 
     train: str | PairedFiles = Field(description="What it learns from: a file, folder or glob; or words and tags.")
-    valid: Annotated[
-        Annotated[str | PairedFiles, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
-        Discriminator(tell_part),
-    ] = Field(
+    valid: FilesOrPart[str | PairedFiles] = Field(
         description="What validation tags and scores; the best model on it is kept. Files, or a part of train, chosen "
         "by a hash of the words (of a document): a share (0.05) or a number of sentences (500)."
     )

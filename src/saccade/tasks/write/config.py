@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
-    FILES_OR_PART,
+    FilesOrPart,
     HeldOutPart,
     NormalizerName,
     Positive,
@@ -19,7 +19,6 @@ from saccade.config.base import (
     Share,
     VocabularySize,
     fill_kind,
-    tell_part,
 )
 from saccade.config.fields import TransformerFields
 from saccade.decoding import SamplingOptions
@@ -39,10 +38,7 @@ class WriteData(Section):
     """Where texts come from: UTF-8 files, plain or .gz. Their documents are packed end to end."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: Annotated[
-        Annotated[str, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
-        Discriminator(tell_part),
-    ] = Field(
+    valid: FilesOrPart[str] = Field(
         default=HeldOutPart(share=0.1),
         description="What is scored in training; the best model on it is kept. A file, or the last documents of train: "
         "a share (0.1) or a number of them (500); of a lone document its last lines.",
