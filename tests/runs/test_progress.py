@@ -75,7 +75,6 @@ def test_where_there_is_no_terminal_lines_tell_how_far_it_is(
     every: float, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rate, "TELL_EVERY", every)
-    monkeypatch.setattr(terminal, "TELL_EVERY", every)
     text = io.StringIO()
     bar = bar_of(tmp_path, text)
     for step in (5, 6):
