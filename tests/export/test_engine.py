@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, 
 from saccade.decoding.slices import Ended, supervised, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
+from saccade.export.choice import EngineChoice, EngineName
 from saccade.export.ctranslate2 import CTranslate2Engine, write
 from saccade.export.ctranslate2_search import CTranslate2Search
 from saccade.runs.load import load
@@ -154,15 +155,16 @@ def test_a_wrong_engine_is_not_used(model: Portable, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setitem(ctranslate2.ACTIVATIONS, "relu", "SWISH")
     with pytest.raises(UserError, match="wrong on this machine"):
-        engines._make(model, engines.EngineChoice("ctranslate2"))
+        engines._make(model, EngineChoice("ctranslate2"))
 
 
 LINES = ["a b c", "", "h g f e", "d"]
 
 
-def test_predictors_answer_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", engines.ENGINES)
+def test_predictors_answer_the_same(tmp_path: Path, engine: EngineName) -> None:
     run = make_run(tmp_path / "run", "decoding.beam=3")
-    here, there = load(run), load(run, **CT2)
+    here, there = load(run), load(run, engine=engine)
     assert there.predict([]) == []
     for options in ({}, {"width": 1}, {"num_best": 3}, {"width": 1, "attention": True}):
         ours, theirs = (one.predict(LINES, **options) for one in (here, there))
@@ -172,7 +174,11 @@ def test_predictors_answer_the_same(tmp_path: Path) -> None:
     for seen, same in zip(here.look(LINES), there.look(LINES), strict=True):
         for kind in seen.maps:
             assert torch.equal(seen.maps[kind].weight_LHTS, same.maps[kind].weight_LHTS)
-    assert load(run, quantization="int8", **CT2).predict(["a"])[0].line() is not None
+    assert load(run, quantization="int8", engine=engine).predict(["a"])[0].line() is not None
+
+
+def test_the_command_line_names_every_engine() -> None:
+    assert get_args(EngineName) == ("torch", *engines.ENGINES)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +225,7 @@ def test_the_command_writes_the_same(tmp_path: Path) -> None:
 
 def test_a_server_answers_the_same(tmp_path: Path) -> None:
     run, answers = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr"), []
-    for choice in (engines.EngineChoice(), engines.EngineChoice("ctranslate2")):
+    for choice in (EngineChoice(), EngineChoice("ctranslate2")):
         with serving(load_runs([run], engine=choice)) as served:
             asked = {"q": LINES, "source": "en", "target": "fr"}
             answers.append(served.post("/translate", **asked).json()["translatedText"])

@@ -35,7 +35,7 @@ from saccade.cli.flags import (
     set_threads,
 )
 from saccade.errors import UserError
-from saccade.export.engine import EngineChoice
+from saccade.export.choice import EngineChoice
 from saccade.inspection.draw import heatmap
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from saccade.errors import UserError
+from saccade.export import choice
 
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
 Ensemble = Annotated[list[Path] | None, typer.Option(help="Decode together with this run; repeatable.")]
@@ -39,10 +40,10 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute. (default: the run's config)")
 ]
 Engine = Annotated[
-    Literal["torch", "ctranslate2"], typer.Option(help="What searches: torch, or an export to CTranslate2, on the CPU.")
+    choice.EngineName, typer.Option(help="What searches: torch, or an export to CTranslate2 or ONNX, on the CPU.")
 ]
 Quantization = Annotated[
-    Literal["float32", "int8"], typer.Option(help="How CTranslate2 stores numbers; int8 is a quarter of the bytes.")
+    choice.Quantization, typer.Option(help="How the other engine stores numbers; int8 is a quarter of the bytes.")
 ]
 Placeholders = Annotated[
     Literal["keep", "ignore"] | None,

@@ -37,7 +37,7 @@ from saccade.cli.flags import (
 )
 from saccade.data.text import corpus
 from saccade.errors import UserError
-from saccade.export.engine import EngineChoice
+from saccade.export.choice import EngineChoice
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts

@@ -10,6 +10,7 @@ import typer
 
 from saccade.cli.flags import Device, Engine, Quantization, set_threads
 from saccade.errors import UserError, describe_missing
+from saccade.export.choice import EngineChoice
 from saccade.serving.settings import Settings
 
 DEFAULT = Settings()
@@ -71,7 +72,6 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1."""
     try:
-        from saccade.export.engine import EngineChoice
         from saccade.serving import server
         from saccade.serving.http.origins import read_names, read_origins
         from saccade.serving.http.security import read_keys

@@ -29,6 +29,9 @@ class Searcher(Protocol):
     def refuse(self, options: BeamOptions | SamplingOptions) -> str | None:
         """Say which option it can't honour; None if it can honour all."""
 
+    def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> str | None:
+        """Say why outputs can't be made to begin with something; None if they can."""
+
     def search(
         self,
         sources: list[list[int]],

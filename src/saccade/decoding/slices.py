@@ -55,6 +55,16 @@ def pause() -> None:
         _CURRENT.supervisor.pause()
 
 
+def narrow(tick: Tick, rows: Sequence[int]) -> Tick:
+    """Return what a search of some of the sources is to do between two steps."""
+
+    def tell() -> Sequence[bool] | None:
+        wanted = tick()
+        return None if wanted is None else [wanted[row] for row in rows]
+
+    return tell
+
+
 def tick_of(inputs: Sequence[int]) -> Tick | None:
     """Return what a search of these inputs of the call is to do between two steps; None: nothing."""
     supervisor = _CURRENT.supervisor

@@ -14,7 +14,7 @@ from saccade.data.text.tokenizer import END, PAD, SPECIAL, START, UNKNOWN
 from saccade.decoding import BeamOptions, Cut, Hypothesis, SamplingOptions, Stepper, search
 from saccade.decoding.beam import rank_hypotheses
 from saccade.decoding.constraints import LONGEST_BLOCK, SHORTEST_LOOP, Constraints, constrain
-from saccade.decoding.slices import Tick
+from saccade.decoding.slices import Tick, narrow
 from saccade.errors import UserError
 from saccade.export.ctranslate2 import CTranslate2Engine, spell
 from saccade.export.proof import TOKENS, Ids
@@ -67,13 +67,19 @@ class CTranslate2Search:
             return f"{forbidding[0]} in a beam: CTranslate2 gives the probability of forbidden ids to the others"
         return None
 
+    def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> str | None:
+        """Say why outputs can't be made to begin with something; None if they can."""
+        if isinstance(options, BeamOptions) and options.width == 1:
+            return None
+        return "prefixes in a beam: CTranslate2 loses outputs that end with it"
+
     def search(
         self, sources: Ids, prefixes: Ids, options: BeamOptions | SamplingOptions, tick: Tick | None
     ) -> list[list[Hypothesis]]:
         """Return the best outputs of every source, best first; `tick` is called between calls of CTranslate2."""
         assert isinstance(options, BeamOptions)  # others are refused
-        if options.width > 1 and any(prefixes):
-            raise UserError("prefixes in a beam: CTranslate2 loses outputs that end with it; the engine torch can")
+        if any(prefixes) and (reason := self.refuse_prefixes(options)) is not None:
+            raise UserError(f"{reason}; the engine torch can")
         self._check_lengths(sources)
         found: list[list[Hypothesis]] = [[NEVER] for _ in sources]
         for rows in self._group(sources, prefixes, options, is_sliced=tick is not None):
@@ -81,7 +87,7 @@ class CTranslate2Search:
             kept = [row for row in rows if wanted is None or wanted[row]]
             if kept:
                 batch = _Batch(self._engine, [sources[row] for row in kept], [prefixes[row] for row in kept], options)
-                tell = None if tick is None else _pick(tick, kept)
+                tell = None if tick is None else narrow(tick, kept)
                 best = batch.write_greedily(tell) if options.width == 1 else batch.search_beam(self._network, tell)
                 for row, hypotheses in zip(kept, best, strict=True):
                     found[row] = hypotheses
@@ -154,7 +160,7 @@ class _Batch:
             self._search_to([row for row in again if self._limits[row] == limit], limit, looked)
         found = self._score_ranked(looked.ranked)
         for row in looked.looping:
-            tell = None if tick is None else _pick(tick, [row])
+            tell = None if tick is None else narrow(tick, [row])
             (found[row],) = search(network, *pad_sources([self._sources[row]]), self._options, (), tell)
         return found
 
@@ -297,13 +303,3 @@ def _bound_live(found: list[Found], steps: int) -> float:
     last = [one for one in found if one.length == steps]
     live = [one.total for one in last if not one.ended]
     return max(live) if live else min((one.total for one in last), default=-math.inf)
-
-
-def _pick(tick: Tick, rows: Sequence[int]) -> Tick:
-    """Return what a search of some of the sources is to do between two steps."""
-
-    def tell() -> Sequence[bool] | None:
-        wanted = tick()
-        return None if wanted is None else [wanted[row] for row in rows]
-
-    return tell

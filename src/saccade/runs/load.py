@@ -6,16 +6,16 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from saccade.errors import UserError
-from saccade.export.engine import EngineChoice, use_engine
+from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
+from saccade.export.engine import use_engine
 from saccade.runs import config as config_file
 from saccade.runs.check import CONFIG, MODEL, check_for_use
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
-TORCH = EngineChoice()
 AnyPath = str | os.PathLike[str]
 
 
@@ -23,8 +23,8 @@ def load(
     folder: AnyPath,
     *others: AnyPath,
     device: str | None = None,
-    engine: Literal["torch", "ctranslate2"] = "torch",
-    quantization: Literal["float32", "int8"] = "float32",
+    engine: EngineName = "torch",
+    quantization: Quantization = "float32",
 ) -> Predictor:
     """Load a trained run, given as its folder or as what `train` returned: a `Predictor` of its task's class.
 

@@ -10,9 +10,9 @@ from typing import NamedTuple, final
 from saccade.data.text.corpus import read_lines
 from saccade.data.text.languages import CODE
 from saccade.errors import UserError
-from saccade.export.engine import EngineChoice
+from saccade.export.choice import TORCH, EngineChoice
 from saccade.runs import config as config_file
-from saccade.runs.load import TORCH, load_run
+from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
 from saccade.serving.settings import (
     MAX_UNSPLIT_CHARACTERS,

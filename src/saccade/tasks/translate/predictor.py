@@ -349,9 +349,11 @@ class Translator(Predictor):
         """Put keywords over the run's own options, and refuse what another engine can't honour."""
         words, others = read_options(given)
         options = choose_options(self.options, others)
-        if self.searcher is not None and (reason := self.searcher.refuse(options)) is not None:
-            raise UserError(f"{reason}; the engine torch can")
-        engine = None if self.searcher is None else self.searcher.name
+        engine = None
+        if self.searcher is not None:
+            if (reason := self.searcher.refuse(options)) is not None:
+                raise UserError(f"{reason}; the engine torch can")
+            engine = None if self.searcher.refuse_prefixes(options) is None else self.searcher.name
         return options, settle(
             words, self.wording, options, reads_text=not isinstance(self.source, Sounds), engine=engine
         )

@@ -58,7 +58,8 @@ def settle(
 ) -> Wording:
     """Put what a call says over what the run says, and refuse what can't be.
 
-    `default.annotates` says that the run was trained with terms in its sources; `engine` is another one that searches.
+    `default.annotates` says that the run was trained with terms in its sources; `engine` is another one that searches,
+    if it can't make an output begin with something.
     """
     for name, allowed in ALLOWED.items():
         if getattr(given, name) not in (None, *allowed):
@@ -88,7 +89,7 @@ def _refuse_constraints(options: BeamOptions | SamplingOptions, engine: str | No
     """Say why a search can't be made to write terms; None if it can."""
     if isinstance(options, SamplingOptions):
         return "given with sample, where a term that is forced is no sample of the model's"
-    if engine is not None and options.width > 1:
+    if engine is not None:
         return f"given with the engine {engine}, which can't be made to write a term in a beam"
     return None
 

@@ -1,0 +1,18 @@
+"""Which engine searches, and how its numbers are stored: what the command line and Python name."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+EngineName = Literal["torch", "ctranslate2", "onnx"]
+Quantization = Literal["float32", "int8"]
+
+
+class EngineChoice(NamedTuple):
+    """The engine that searches, and how its numbers are stored."""
+
+    name: EngineName = "torch"
+    quantization: Quantization = "float32"
+
+
+TORCH = EngineChoice()
