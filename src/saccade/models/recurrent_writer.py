@@ -12,7 +12,7 @@ from saccade.data.stream import TextWindow
 from saccade.layers.recurrent.layers import Recurrent
 from saccade.layers.recurrent.lookback import LastStates, Lookback
 from saccade.layers.recurrent.lstmn import Lstmn
-from saccade.ops.dropout import dropout
+from saccade.ops.dropout import dropout, variational_dropout
 from saccade.ops.linear import linear
 
 
@@ -30,10 +30,10 @@ class RecurrentWriterState(NamedTuple):
 class PlainCells(nn.Module):
     """An RNN, a GRU or an LSTM between two calls; its state is [B, L, D] (twice, of an LSTM)."""
 
-    def __init__(self, input_width: int, width: int, *, cell: str, num_layers: int, dropout: float) -> None:
+    def __init__(self, input_width: int, width: int, *, cell: str, **options: Any) -> None:
         super().__init__()
         self.width, self.num_parts = width, 1 + (cell == "lstm")
-        self.layers = Recurrent(input_width, width, cell=cell, num_layers=num_layers, dropout=dropout)
+        self.layers = Recurrent(input_width, width, cell=cell, **options)
 
     def begin(self, num_rows: int, device: torch.device) -> tuple[Tensor, ...]:
         shape = (num_rows, self.layers.cells.num_layers, self.width)
@@ -87,9 +87,10 @@ class RecurrentWriter(nn.Module):
         lookback: Lookback | None = None,
         is_tied: bool = False,
         dropout: float = 0.0,
+        is_variational: bool = False,
     ) -> None:
         super().__init__()
-        self.cells, self.lookback, self.dropout = cells, lookback, dropout
+        self.cells, self.lookback, self.dropout, self.is_variational = cells, lookback, dropout, is_variational
         width = cells.width if lookback is None else lookback.width
         self.embedding = nn.Embedding(vocabulary, embedding_width)
         self.output = self.embedding if is_tied else nn.Embedding(vocabulary, width)
@@ -122,12 +123,13 @@ class RecurrentWriter(nn.Module):
 
     def advance(self, state: RecurrentWriterState, read_BT: Tensor) -> tuple[Tensor, RecurrentWriterState]:
         """Read some ids and return a vector for each, [B, T, D], and the state after them."""
-        x_BTD = dropout(self.embedding(read_BT), self.dropout, self.training)
+        drop = variational_dropout if self.is_variational else dropout
+        x_BTD = drop(self.embedding(read_BT), self.dropout, self.training)
         h_BTD, cells = self.cells(x_BTD, state.cells)
         past: LastStates | tuple[()] = ()
         if self.lookback is not None:
             h_BTD, past = self.lookback(h_BTD, state.past)
-        return dropout(h_BTD, self.dropout, self.training), RecurrentWriterState(cells, past)
+        return drop(h_BTD, self.dropout, self.training), RecurrentWriterState(cells, past)
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Return the unnormalised log-probabilities of the next id, [..., V]."""

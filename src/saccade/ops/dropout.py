@@ -19,6 +19,13 @@ def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
     return x * draw_factors(x.shape, share)
 
 
+def variational_dropout(x_BTD: Tensor, share: float, training: bool = True) -> Tensor:
+    """Drop the same columns at all steps of a row (Gal and Ghahramani 2016, section 4)."""
+    if not training or not share:
+        return x_BTD
+    return x_BTD * dropout(torch.ones_like(x_BTD[:, :1]), share)
+
+
 def draw_factors(shape: torch.Size, share: float) -> Tensor:
     """Draw factors, 0 or 1 / (1 - share), float32: numpy's bits, seeded by torch, so that they follow from its seed."""
     count, threshold = shape.numel(), round(share * LEVELS)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.layers.recurrent.layers import CELLS, Recurrent
-from saccade.layers.recurrent.scan import scan
+from saccade.layers.recurrent.scan import Dropping, scan
 from saccade.layers.recurrent.unrolled import stack_states
+from saccade.ops.dropout import dropout, variational_dropout
 
 X, LENGTH = torch.randn(4, 7, 6, dtype=torch.float64), torch.tensor([7, 2, 1, 5])
 
@@ -84,3 +85,48 @@ def test_dropout_between_layers_is_drawn_at_every_step() -> None:
     layers.eval()
     first, second = (unrolled(0, fed, unrolled.begin(before))[0] for _ in range(2))
     torch.testing.assert_close(first, second)
+
+
+def test_variational_dropout_takes_the_same_columns_at_all_steps() -> None:
+    ones, total = torch.ones(50, 7, 40, dtype=torch.float64), torch.zeros(7, dtype=torch.float64)
+    dropped = variational_dropout(ones, 0.25)
+    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
+    assert not torch.equal(dropped[0], dropped[1])
+    torch.testing.assert_close(dropped.mean((0, 2)), total + 1, atol=0.1, rtol=0)
+    assert variational_dropout(ones, 0.25, training=False) is ones
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_weights_from_state_to_state_are_dropped_once_for_all_steps(cell: str) -> None:
+    layers = Recurrent(6, 5, cell=cell, dropping=Dropping(weights=0.5)).double()
+    weight_GD = layers.cells.all_weights[0][1]
+    torch.manual_seed(3)
+    found, _ = layers(X)
+    torch.manual_seed(3)
+    dropped_GD = dropout(weight_GD, 0.5)
+    assert 0 < (dropped_GD == 0).sum() < dropped_GD.numel()
+    plain = Recurrent(6, 5, cell=cell).double()
+    plain.load_state_dict(layers.state_dict())
+    with torch.no_grad():
+        plain.cells.all_weights[0][1].copy_(dropped_GD)
+    torch.testing.assert_close(found, plain(X)[0])
+    found.sum().backward()
+    assert weight_GD.grad is not None
+    assert torch.equal(weight_GD.grad == 0, dropped_GD == 0)
+    torch.testing.assert_close(layers.eval()(X), layers.cells(X) if cell == "lstm" else _as_tuple(layers.cells(X)))
+
+
+def _as_tuple(given: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    return given[0], (given[1],)
+
+
+def test_dropout_between_layers_may_be_variational() -> None:
+    layers = Recurrent(6, 64, cell="rnn", num_layers=2, dropout=0.5, dropping=Dropping(is_variational=True)).double()
+    with torch.no_grad():  # the first layer writes the same at each step; the second hands on what it reads
+        for part in layers.cells.parameters():
+            part.zero_()
+        layers.cells.all_weights[0][2].fill_(1.0)
+        layers.cells.all_weights[1][0].copy_(torch.eye(64))
+    outputs, _ = layers(X)
+    assert torch.equal(outputs, outputs[:, :1].expand_as(outputs))
+    assert 0 < (outputs == 0).double().mean() < 1

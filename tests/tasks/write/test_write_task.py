@@ -33,6 +33,7 @@ RNN: dict[str, Any] = {"kind": "recurrent", "width": 12, "embedding_width": 6}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer": SMALL,
     "lstm": RNN,
+    "variational": {**RNN, "num_layers": 2, "variational": True, "weight_dropout": 0.3},
     "key_value": {**RNN, "attention": "key_value", "span": 3},
     "lstmn": {**RNN, "cell": "lstmn", "span": 3},
 }
@@ -336,6 +337,8 @@ def test_an_rnn_has_no_overlap(tmp_path: Path) -> None:
         ({"width": 12, "attention": "ngram", "span": 5}, "attention: ngram cuts it into 5 equal parts"),
         ({"tied": True}, "embedding_width: 6 given; tied to the output it must be 12"),
         ({"cell": "lstmn", "attention": "states"}, "attention: 'states' given; cell: lstmn attends by itself"),
+        ({"cell": "lstmn", "variational": True}, "variational: True given; cell: lstmn has dropout alone"),
+        ({"cell": "lstmn", "weight_dropout": 0.5}, "weight_dropout: 0.5 given; cell: lstmn has dropout alone"),
         ({"span": 3}, "span: 3 given; it has no effect with attention: none"),
         ({"score": "dot"}, "score: 'dot' given; it has no effect"),
         ({"attention": "states", "score": "location", "span": 600}, "span: 600 given; the location score knows 512"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from saccade.layers.recurrent.scan import Hidden, reverse_steps, scan
+from saccade.layers.recurrent.scan import PLAIN, Dropping, Hidden, reverse_steps, scan
 from saccade.layers.recurrent.unrolled import UnrolledCells
 
 CELLS: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -28,6 +28,7 @@ class Recurrent(nn.Module):
         num_layers: int = 1,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        dropping: Dropping = PLAIN,
     ) -> None:
         super().__init__()
         if cell not in CELLS:
@@ -35,12 +36,14 @@ class Recurrent(nn.Module):
         between = dropout if num_layers > 1 else 0.0
         options: dict[str, Any] = {"batch_first": True, "bidirectional": bidirectional, "dropout": between}
         self.cells = CELLS[cell](input_width, width, num_layers, **options)  # type: ignore[arg-type]
+        self.dropping = dropping
         self._initialise(width, cell)
 
     def forward(self, x: Any, hidden: Hidden | None = None) -> tuple[Any, Hidden]:
         """Return the top layer's outputs for steps [B, T, D] (or packed ones), and the state after the last step."""
-        if isinstance(x, Tensor) and not can_pack(x):
-            return scan(self.cells, x, hidden)
+        drops_more = self.training and self.dropping != PLAIN
+        if isinstance(x, Tensor) and (drops_more or not can_pack(x)):
+            return scan(self.cells, x, hidden, dropping=self.dropping)
         given = hidden if hidden is None or len(hidden) > 1 else hidden[0]
         outputs, after = self.cells(x, given)
         return outputs, after if isinstance(after, tuple) else (after,)

@@ -8,33 +8,50 @@ state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.ops.aligned import align_width, pad_width
-from saccade.ops.dropout import dropout
+from saccade.ops.dropout import dropout, variational_dropout
 
 Hidden = tuple[Tensor, ...]  # h, and c of an LSTM; each [L, B, D]
 CLOSED = 1e4  # the sigmoid of a gate this far from 0 is exactly 0 or 1
 FLAGS = 8  # columns, so that rows stay aligned
 
 
+class Dropping(NamedTuple):
+    """What is dropped as cells learn, besides entries between layers."""
+
+    is_variational: bool = False  # between layers, the same columns at all steps
+    weights: float = 0.0  # a share of the weights from state to state, once for all steps (Merity 2018, section 2)
+
+
+PLAIN = Dropping()
+
+
 def scan(
-    cells: nn.RNNBase, x_BSD: Tensor, hidden: Hidden | None = None, length_B: Tensor | None = None
+    cells: nn.RNNBase,
+    x_BSD: Tensor,
+    hidden: Hidden | None = None,
+    length_B: Tensor | None = None,
+    dropping: Dropping = PLAIN,
 ) -> tuple[Tensor, Hidden]:
     """Return the top layer's outputs, 0 behind the length, and the states after each row's last step, [L, B, D]."""
+    drop = variational_dropout if dropping.is_variational else dropout
     states: list[Sequence[Tensor]] = []
     for layer in range(cells.num_layers):
-        x_BSD = pad_width(dropout(x_BSD, cells.dropout, cells.training) if layer else x_BSD)
+        x_BSD = pad_width(drop(x_BSD, cells.dropout, cells.training) if layer else x_BSD)
         outputs = []
         for is_turned in (False, True) if cells.bidirectional else (False,):
             place = len(states)
             before = None if hidden is None else tuple(state[place : place + 1] for state in hidden)
             given_BSD = _reverse(x_BSD, length_B) if is_turned else x_BSD
-            output_BSD, after = _scan(cells, cells.all_weights[place], given_BSD, before, length_B)
+            from_input, from_state, *biases = cells.all_weights[place]
+            weights = [from_input, dropout(from_state, dropping.weights, cells.training), *biases]
+            output_BSD, after = _scan(cells, weights, given_BSD, before, length_B)
             outputs.append(_reverse(output_BSD, length_B) if is_turned else output_BSD)
             states.append(after)
         x_BSD = torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]

@@ -24,6 +24,7 @@ from saccade.config.fields import TransformerFields
 from saccade.decoding import SamplingOptions
 from saccade.layers.recurrent.lookback import Lookback, NgramStates, StateAttention
 from saccade.layers.recurrent.lstmn import Lstmn
+from saccade.layers.recurrent.scan import Dropping
 from saccade.models.recurrent_writer import PlainCells, RecurrentWriter
 from saccade.models.transformer_writer import TransformerWriter
 from saccade.tasks.base import MOST_BEAM, RequestOptions
@@ -99,6 +100,12 @@ class RecurrentModel(Section):
     embedding_width: Positive = 256
     num_layers: Positive = 1
     dropout: Share = Field(default=0.3, description="Of embeddings, between layers, and of outputs (Zaremba 2014).")
+    variational: bool = Field(
+        default=False, description="Dropout takes the same columns at all steps of a row (Gal and Ghahramani 2016)."
+    )
+    weight_dropout: Share = Field(
+        default=0.0, description="Of the weights from state to state, once for all steps of a row (Merity 2018)."
+    )
     tied: bool = Field(default=False, description="Embeddings and output are one matrix.")
     attention: Literal["none", "states", "key_value", "key_value_predict", "ngram"] = Field(
         default="none",
@@ -119,6 +126,9 @@ class RecurrentModel(Section):
             raise ValueError(f"embedding_width: {self.embedding_width} given; {wanted}")
         if self.cell == "lstmn" and self.attention != "none":
             raise ValueError(f"attention: {self.attention!r} given; cell: lstmn attends by itself")
+        if self.cell == "lstmn" and (self.variational or self.weight_dropout):
+            name = "variational" if self.variational else "weight_dropout"
+            raise ValueError(f"{name}: {getattr(self, name)} given; cell: lstmn has dropout alone")
         attends = self.cell == "lstmn" or self.attention in PARTS
         used = {"score": attends, "normalizer": attends, "span": attends or self.attention == "ngram"}
         for name, has_effect in used.items():
@@ -143,13 +153,15 @@ class RecurrentModel(Section):
             lookback=self._lookback(),
             is_tied=self.tied,
             dropout=self.dropout,
+            is_variational=self.variational,
         )
 
     def _cells(self) -> PlainCells | Lstmn:
         widths, common = (self.embedding_width, self.width), {"num_layers": self.num_layers, "dropout": self.dropout}
         if self.cell == "lstmn":
             return Lstmn(*widths, span=self.span, score=self.score, normalizer=self.normalizer, **common)  # type: ignore[arg-type]
-        return PlainCells(*widths, cell=self.cell, **common)  # type: ignore[arg-type]
+        dropping = Dropping(self.variational, self.weight_dropout)
+        return PlainCells(*widths, cell=self.cell, dropping=dropping, **common)
 
     def _lookback(self) -> Lookback | None:
         if self.attention == "ngram":
