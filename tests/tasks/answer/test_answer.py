@@ -101,6 +101,7 @@ def test_a_server_answers_and_shows_what_was_read(folder: Path) -> None:
 @pytest.mark.usefixtures("quick_start")
 def test_a_killed_training_ends_with_the_same_weights(folder: Path) -> None:
     short = ("training.max_steps=8", "training.save_every=3", "training.warmup_steps=2", "model.story=recurrent")
+    short += ("training.swap=[[Mary, John, Ruth]]",)
     found = call("train", folder / "answer.yaml", *short, "--verify-resume", "--kills", 1)
     assert found.exit_code == 0, found.output
     assert "the same" in found.output
@@ -112,6 +113,9 @@ def test_a_killed_training_ends_with_the_same_weights(folder: Path) -> None:
         ("model.score=mean", "mean asks nothing; allowed: every other score"),
         ("model.num_hops=0", "model.num_hops"),
         ("model.tying=tight", "model.tying"),
+        ("training.swap=[[Mary]]", "a group of 1 given; allowed: groups of two words or more"),
+        ("training.swap=[[Mary, John], [Mary, Ruth]]", "'Mary' given twice; allowed: each word once, in one group"),
+        ("training.swap=[[Mary, Nobody]]", "'nobody' given; allowed: single words of the stories"),
         ("data.valid=0.000001", "leaves none for validation"),
         ("data.train=nothing.jsonl", "there is no file at nothing.jsonl"),
     ],

@@ -104,6 +104,22 @@ class AnswerTraining(base.TrainingSection):
     """The section that says how it learns."""
 
     batch_size: Positive = Field(default=32, description="Questions in a batch.")
+    swap: tuple[tuple[str, ...], ...] = Field(
+        default=(),
+        description="Groups of words that could stand in each other's place, as names of people: those of a group "
+        "change places by chance, in stories, questions and answers alike, in each batch anew. It makes small sets go "
+        "further.",
+    )
+
+    @field_validator("swap")
+    @classmethod
+    def _check(cls, groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+        words = [word for group in groups for word in group]
+        if few := [group for group in groups if len(group) < 2]:
+            raise ValueError(f"a group of {len(few[0])} given; allowed: groups of two words or more")
+        if twice := [word for word in words if words.count(word) > 1]:
+            raise ValueError(f"{twice[0]!r} given twice; allowed: each word once, in one group")
+        return groups
 
 
 class AnswerConfig(RunSection):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from saccade.models.memory_network import MemoryNetwork
 from saccade.tasks.answer.config import AnswerConfig
 from saccade.tasks.answer.predictor import StoryReader
 from saccade.tasks.answer.result import AnswerCounts, StoryAnswer
+from saccade.tasks.answer.swaps import Swaps
 from saccade.tasks.base import DataCount, Job, ReportPart, RequestOptions, Route, Task
 from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
@@ -52,7 +54,7 @@ def prepare(config: AnswerConfig, folder: Path, console: Console) -> Job:
         plan=ShuffledBatches(
             len(train), size=config.training.batch_size, seed=config.seed, load=encoded["train"].batch
         ),
-        loss=partial(answer_loss, network),
+        loss=partial(answer_loss, network, change=_swaps(config, tokenizer, answers)),
         validate=lambda: _validate(reader, encoded["valid"]),
         data=[hashlib.blake2b(repr(train).encode(), digest_size=16).hexdigest()],
         stored={ANSWERS: json.dumps(answers, ensure_ascii=False)},
@@ -61,8 +63,11 @@ def prepare(config: AnswerConfig, folder: Path, console: Console) -> Job:
     )
 
 
-def answer_loss(network: MemoryNetwork, batch: StoryBatch) -> tuple[Tensor, Tensor]:
-    """Return the sum of -log p(answer) twice: to differentiate, and to show."""
+def answer_loss(
+    network: MemoryNetwork, batch: StoryBatch, change: Callable[[StoryBatch], StoryBatch] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of -log p(answer) twice: to differentiate, and to show. What is read may be changed first."""
+    batch = batch if change is None else change(batch)
     loss = F.cross_entropy(network(batch).logits_BV, batch.answer_B, reduction="sum", ignore_index=NO_ANSWER)
     return loss, loss.detach()
 
@@ -86,6 +91,11 @@ def examine(config: AnswerConfig, reader: StoryReader) -> ReportPart:
         wrong.sort(key=lambda pair: -pair[1].probability)
         parts.append(("Worst outputs: the mistakes it was most certain of", _render(wrong[:NUM_SAMPLES])))
     return ReportPart(name, {"num_questions": len(stories), **counts.scores()}, parts)
+
+
+def _swaps(config: AnswerConfig, tokenizer: AnyTokenizer, answers: list[str]) -> Swaps | None:
+    groups = config.training.swap
+    return Swaps(groups, tokenizer, config.data.spelling, answers) if groups else None
 
 
 def _read_sets(config: AnswerConfig) -> dict[str, list[Story]]:
