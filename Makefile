@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 NODE := .node/.ready
 CLIENTS := libretranslate@1.0.1 libretranslate-ts@0.5.12 translate@3.1.0
 
-.PHONY: demo test check pictures pictures-page bench clean
+.PHONY: demo test check pictures pictures-page licences bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -27,6 +27,11 @@ pictures: $(READY)  ## draw the pictures of docs/scores and docs/additive.md aga
 PAGE_RUNS ?= runs/demo runs/shapes_soft runs/mnist_cluttered60
 pictures-page: $(READY)  ## draw the pictures of docs/page.md again, from trained runs
 	@$(BIN)/python docs/pictures_page.py $(PAGE_RUNS)
+
+licences: $(READY)  ## write docs/licences.md and docs/sbom.json anew
+	@$(PYTHON) -m venv build/cyclonedx && build/cyclonedx/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom
+	@build/cyclonedx/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml $(BIN)/python \
+	  | $(BIN)/python docs/licences.py
 
 bench: $(READY)
 	@$(BIN)/saccade bench attention
