@@ -14,7 +14,9 @@ import pytest
 import torch
 
 import saccade
+from marian import opus_folder
 from saccade.errors import UserError
+from saccade.imports.write import import_folder
 from saccade.inspection.insight import Insight
 from saccade.inspection.views.heads import HeadWeights, measure
 from saccade.inspection.views.view import ViewChoice
@@ -237,3 +239,34 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "[CLS]" in capsys.readouterr().out
     assert "<title>my-bert" in Path("trust.html").read_text("utf-8")
     assert {path.name for path in tmp_path.iterdir()} == {"my-bert", "look.html", "rollout.png", "trust.html"}
+
+
+def test_a_marian_model_is_a_writer(tmp_path: Path) -> None:
+    """As its folder is loaded: its own weights, its own text, and those of a run that was imported from there."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    folder = opus_folder(tmp_path / "opus", end_bias=2.0, scale=1.5)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
+    tokenizer, text = AutoTokenizer.from_pretrained(folder), "der alte Hund und die kleine Katze"
+    seen = saccade.look(model, text, tokenizer=tokenizer, target="the old dog")
+    read, answer = tokenizer(text, return_tensors="pt"), tokenizer(text_target="the old dog", return_tensors="pt")
+    with torch.no_grad():
+        found = model(**read, labels=answer.input_ids, output_attentions=True)
+    for name in ("cross", "encoder", "decoder"):
+        theirs = torch.cat(getattr(found, f"{name}_attentions"))
+        torch.testing.assert_close(seen.map(name).weight_LHTS, theirs, rtol=0, atol=1e-6)
+    assert sum(seen.answer.log_probabilities) == pytest.approx(-4 * float(found.loss), abs=1e-4)
+    assert seen.sides["source"].words == [*text.split(), "</s>"]
+    assert seen.sides["output"].words == ["the", "old", "dog", "</s>"]
+    assert seen.sides["read"].pieces[0] == "<pad>"
+
+    written = saccade.look(model, text, tokenizer=tokenizer, generate={"num_beams": 4, "max_new_tokens": 9})
+    by_itself = model.generate(**read, num_beams=4, max_new_tokens=9)[0]
+    assert written.answer.text == tokenizer.decode(by_itself, skip_special_tokens=True)
+
+    import_folder(folder, tmp_path / "run", most=2, say=lambda what: None)
+    kinds = ("cross", "encoder", "decoder")
+    (ours,) = saccade.load(tmp_path / "run").look([text], targets=["the old dog"], kinds=kinds)
+    for name in ("cross", "encoder", "decoder"):
+        torch.testing.assert_close(ours.map(name).weight_LHTS, seen.map(name).weight_LHTS, rtol=0, atol=2e-6)
+    assert ours.sides["source"].words == seen.sides["source"].words

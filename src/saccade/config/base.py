@@ -23,6 +23,19 @@ OrAuto = Annotated[
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0)]
+OldShare = Annotated[
+    Share,
+    Field(description="The share of an epoch that is old examples, which keeps what a model knows (0.2, say)."),
+]
+Grow = Annotated[
+    int,
+    Field(
+        ge=0,
+        lt=2**31,
+        description="With from: so many new tokens, at most, that shorten the texts to train on most. Their embeddings "
+        "begin as the means of those of the old tokens that they are made of.",
+    ),
+]
 USUAL_RATE = 1e-3
 FEWEST_STEPS, MOST_STEPS = 2000, 10_000  # that a training takes by itself
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
@@ -150,11 +163,7 @@ class TokenizerSection(Section):
     )
     source: TokenizerSide = Field(default=TokenizerSide(), description="What is different for sources.")
     target: TokenizerSide = Field(default=TokenizerSide(), description="What is different for targets.")
-    grow: Annotated[int, Field(ge=0, lt=2**31)] = Field(
-        default=0,
-        description="With from: so many new tokens, at most, that shorten the texts to train on most. Their embeddings "
-        "begin as the means of those of the old tokens that they are made of.",
-    )
+    grow: Grow = 0
     sampling: Share = Field(
         default=0.0,
         description="Training texts are encoded in random pieces, which helps small corpora. For bpe this is the share "
@@ -297,6 +306,19 @@ class RunSection(Section):
     data: Any
     model: Any
     training: TrainingSection
+
+    @model_validator(mode="after")
+    def _check_beginning(self) -> Self:
+        """Refuse what needs a run to begin with, where there is none."""
+        share, old = getattr(self.data, "old_share", 0.0), getattr(self.data, "old", "auto")
+        grow = getattr(getattr(self, "tokenizer", None), "grow", 0)
+        if old != "auto" and not share:
+            raise ValueError("data.old: given; it has no effect with old_share: 0")
+        if self.base is None and share and old == "auto":
+            raise ValueError(f"data.old_share: {share} given; without from: RUN, say with data.old what is mixed in")
+        if self.base is None and grow:
+            raise ValueError(f"tokenizer.grow: {grow} given; only the vocabulary of from: RUN can grow")
+        return self
 
 
 def fill_kind(given: object, section: str, kind: str) -> object:

@@ -124,14 +124,14 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
             continue
         yield str(part), here[0]
         if isinstance(part, str) and part in here[0].model_fields:
-            here = _sections(here[0].model_fields[part].annotation) or here
+            here = list_sections(here[0].model_fields[part].annotation) or here
 
 
-def _sections(annotation: Any) -> list[type[BaseModel]]:
+def list_sections(annotation: Any) -> list[type[BaseModel]]:
     """Return the kinds of section that a field may hold, perhaps in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return list(dict.fromkeys(section for part in get_args(annotation) for section in _sections(part)))
+    return list(dict.fromkeys(section for part in get_args(annotation) for section in list_sections(part)))
 
 
 def _suggestion(name: str, section: type[BaseModel]) -> str:

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from saccade import manifest
 from saccade.config.base import RunSection
+from saccade.config.load import list_sections
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.check import BASE, CONFIG, MODEL
@@ -29,6 +30,10 @@ from saccade.training import adaptation, checkpoints
 
 Content = dict[str, Any]
 ABSENT: Any = object()
+ONLY_SOME = {  # fields that not all tasks have, and why
+    "tokenizer.grow": "vocabularies of the task {task} do not grow, so leave it out",
+    "data.old_share": "the task {task} mixes nothing in, so put old examples among those of data.train",
+}
 
 
 class NumParameters(NamedTuple):
@@ -54,6 +59,7 @@ def fill_in(content: Mapping[str, Any], run: Path) -> Content:
     inherited = TASKS[task].inherited
     if inherited is None:
         raise UserError(f"from: {base} given; runs of the task {task} begin with no other run")
+    _refuse_absent(filled)
     for name in inherited.anew:
         _remove(old, name)
     for name in (*inherited.same, *inherited.usual):
@@ -63,6 +69,18 @@ def fill_in(content: Mapping[str, Any], run: Path) -> Content:
         if other is not ABSENT:
             _put(filled, name, _over(other, given))
     return filled
+
+
+def _refuse_absent(content: Content) -> None:
+    """Refuse, with the reason, what only some tasks do when a run begins with another one."""
+    task = content["task"]
+    fields = TASKS[task].config.model_fields
+    for name, reason in ONLY_SOME.items():
+        section, field = name.split(".")
+        sections = list_sections(fields[section].annotation) if section in fields else []
+        given = _find(content, name)
+        if given is not ABSENT and not any(field in one.model_fields for one in sections):
+            raise UserError(f"{name}: {given!r} given; {reason.format(task=task)}")
 
 
 def _read_begun(base: str, run: Path) -> Any:
@@ -159,7 +177,9 @@ def _take_over(base: Path, job: Job, folder: Path, console: Console, *, writes: 
     new = adaptation.inherit_weights(job.network, other, rows, str(base))
     watch.say(console, f"from: begins with the weights of {base}")
     for name in new:
-        watch.say(console, f"rows of {name}: {_describe_rows(rows[name][0])}")
+        axes = rows[name]
+        assert axes is not None
+        watch.say(console, f"rows of {name}: {_describe_rows(axes[0])}")
     if writes:
         facts = {"run": str(base), "weights": _checksum(weights), "new": new}
         manifest.write(folder, BASE, json.dumps(facts, indent=1))

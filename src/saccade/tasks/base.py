@@ -68,7 +68,7 @@ def match_rows(names: Sequence[str], earlier: Sequence[str]) -> Rows:
     return [[place[name]] if name in place else [] for name in names]
 
 
-def _no_rows(base: Path) -> Mapping[str, tuple[Rows, ...]]:
+def _no_rows(base: Path) -> Mapping[str, tuple[Rows, ...] | None]:
     del base
     return {}
 
@@ -87,8 +87,8 @@ class Job(NamedTuple):
     config: RunSection | None = None  # with what it left to be found here
     counts: Sequence[DataCount] = ()  # of its sets, for the report
     portable: Portable | PortablePass | None = None  # the network for other engines, where they can run such a thing
-    rows: Callable[[Path], Mapping[str, tuple[Rows, ...]]] = _no_rows
-    # of the run it begins with: for weights of another size there, the rows that each axis takes from it
+    rows: Callable[[Path], Mapping[str, tuple[Rows, ...] | None]] = _no_rows
+    # of the run it begins with: for weights of another size there, the rows that each axis takes; None: it takes none
 
 
 class ReportPart(NamedTuple):

@@ -39,23 +39,26 @@ class LowRank(nn.Module):
 
 @torch.no_grad()
 def inherit_weights(
-    network: nn.Module, weights: Mapping[str, Tensor], rows: Mapping[str, tuple[Rows, ...]], where: str
+    network: nn.Module, weights: Mapping[str, Tensor], rows: Mapping[str, tuple[Rows, ...] | None], where: str
 ) -> list[str]:
     """Take the weights of another model; of some of them `rows` say what each axis takes.
 
-    What has no rows there stays as it was initialised. Return the names of weights with other rows than there.
+    What has no rows there, or takes none, stays as it was initialised. Return the names of weights with other rows.
     """
     own = unique_state(network)
     if different := weights.keys() ^ own.keys():
         names = ", ".join(sorted(different)[:3])
         raise UserError(f"from: {where} has other weights than this config makes; only one of them has {names}")
-    taken = {name: _take(other, rows.get(name, ()), own[name]) for name, other in weights.items()}
+    axes = {name: rows.get(name, ()) for name in weights}
+    taken = {
+        name: own[name] if given is None else _take(weights[name], given, own[name]) for name, given in axes.items()
+    }
     for name, weight in own.items():
         if taken[name].shape != weight.shape:
             sizes = _size(taken[name]), _size(weight)
             raise UserError(f"from: {name} is {sizes[0]} in {where}, but {sizes[1]} with this config")
     network.load_state_dict(taken, strict=False)  # the other names of tied tensors follow
-    return [name for name, axes in rows.items() if not _are_same(weights[name], axes)]
+    return [name for name, given in rows.items() if given is not None and not _are_same(weights[name], given)]
 
 
 def _take(other: Tensor, axes: tuple[Rows, ...], own: Tensor) -> Tensor:

@@ -7,13 +7,13 @@ import json
 import wave
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import yaml
 from PIL import Image
-from pydantic import BaseModel
 
+from saccade.config.load import list_sections
 from saccade.tasks import TASKS
 
 PAIRS = [
@@ -220,12 +220,6 @@ def known_fields(content: dict[str, Any]) -> dict[str, list[str]]:
     config = TASKS[content.get("task", next(iter(TASKS)))].config
     found = {"": list(config.model_fields)}
     for name, field in config.model_fields.items():
-        if names := sorted({one for section in _sections(field.annotation) for one in section.model_fields}):
+        if names := sorted({one for section in list_sections(field.annotation) for one in section.model_fields}):
             found[name] = names
     return found
-
-
-def _sections(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _sections(part)]

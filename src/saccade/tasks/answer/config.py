@@ -11,8 +11,11 @@ from saccade.config import base
 from saccade.config.base import (
     Columns,
     FilesOrPart,
+    Grow,
     HeldOutPart,
     NormalizerName,
+    OldShare,
+    OrAuto,
     Place,
     Positive,
     RunSection,
@@ -36,8 +39,8 @@ class StoryColumnNames(Columns):
     kind: Place | None = Field(default="kind", description="The kind of question, for scores; optional.")
 
 
-class AnswerData(Section):
-    """Where stories come from: .jsonl, .tsv or .csv."""
+class StoryFiles(Section):
+    """Files of stories, .jsonl, .tsv or .csv, and what they hold."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
     valid: FilesOrPart[str] = Field(
@@ -47,17 +50,26 @@ class AnswerData(Section):
     )
     test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: StoryColumnNames = StoryColumnNames()
+
+    @property
+    def places(self) -> StoryColumns:
+        """The columns, as reading takes them."""
+        return StoryColumns(**self.columns.model_dump())
+
+
+class AnswerData(StoryFiles):
+    """Where stories come from, and how they are read."""
+
+    old_share: OldShare = 0.0
+    old: OrAuto[StoryFiles] = Field(
+        default="auto", description="Where old questions come from. auto: what the run of from has learned from."
+    )
     lowercase: bool = True
     split_punctuation: bool = Field(default=True, description="Every sign outside a word is a word.")
     max_sentences: Positive = Field(
         default=50, description="Of a longer story only the last so many sentences are read, and it is counted."
     )
     max_length: Positive = Field(default=64, description="A longer sentence is cut to so many words, and counted.")
-
-    @property
-    def places(self) -> StoryColumns:
-        """The columns, as reading takes them."""
-        return StoryColumns(**self.columns.model_dump())
 
     @property
     def spelling(self) -> Spelling:
@@ -71,6 +83,7 @@ class AnswerVocabulary(Section):
     vocabulary_size: Annotated[int, Field(gt=4, lt=2**31)] = Field(
         default=20_000, description="How many words there are, at most; others are <unk>."
     )
+    grow: Grow = 0
 
 
 class AnswerModel(Section):

@@ -23,14 +23,26 @@ from saccade.data.text.tokenizer import AnyTokenizer, load_tokenizer, train_toke
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import render_articles, shade_words
 from saccade.models.memory_network import MemoryNetwork
-from saccade.tasks.answer.config import AnswerConfig
+from saccade.tasks.answer.config import AnswerConfig, StoryFiles
 from saccade.tasks.answer.predictor import StoryReader
 from saccade.tasks.answer.result import AnswerCounts, StoryAnswer
 from saccade.tasks.answer.swaps import Swaps
-from saccade.tasks.base import DataCount, Job, ReportPart, RequestOptions, Route, Task
+from saccade.tasks.base import (
+    DataCount,
+    Inherited,
+    Job,
+    ReportPart,
+    RequestOptions,
+    Route,
+    Rows,
+    Task,
+    match_rows,
+)
 from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
+from saccade.tasks.mixing import mix_old, settle_old
 from saccade.tasks.texts import read_long_texts
+from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
 ANSWERS = "tokenizer.answers.json"
 WORDS = "tokenizer.text.json"
@@ -39,17 +51,20 @@ NUM_SAMPLES = 8
 
 def prepare(config: AnswerConfig, folder: Path, console: Console) -> Job:
     """Read all files, and build the network, its batches, its loss and its validation."""
-    sets = _read_sets(config)
-    train = sets["train"]
+    config = settle_old(config, StoryFiles)
+    sets = _read_sets(config.data)
+    new = sets["train"]
+    sets["train"] = train = mix_old(config, new, lambda data: _read_sets(data)["train"], console, what="questions")
     answers = sorted({story.answer for story in train})
     if len(answers) < 2:
         raise UserError(f"data.train: all questions have the answer {answers[0]!r}; there must be two or more")
-    tokenizer = _tokenizer(config, train, folder)
+    tokenizer = _tokenizer(config, new, folder, console)
     network = _network(config, tokenizer, answers)
     reader = _reader(config, network, tokenizer, answers)
     encoded = {name: reader.encode(stories) for name, stories in sets.items()}
     _tell(config, sets, encoded, answers, console)
     return Job(
+        config=config,
         network=network,
         plan=ShuffledBatches(
             len(train), size=config.training.batch_size, seed=config.seed, load=encoded["train"].batch
@@ -60,7 +75,15 @@ def prepare(config: AnswerConfig, folder: Path, console: Console) -> Job:
         stored={ANSWERS: json.dumps(answers, ensure_ascii=False)},
         unit="questions",
         counts=[DataCount(f"data.{name}", len(stories)) for name, stories in sets.items()],
+        rows=lambda base: _rows(config, answers, folder, base),
     )
+
+
+def _rows(config: AnswerConfig, answers: list[str], folder: Path, base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of a grown vocabulary, and of the answers that the run it begins with has, too."""
+    earlier = json.loads((base / ANSWERS).read_text("utf-8"))
+    kept = {"output.weight": (match_rows(answers, earlier),)}
+    return {**find_grown_rows(config, folder / WORDS, "embedding.weight"), **kept}
 
 
 def answer_loss(
@@ -83,7 +106,7 @@ def load(config: AnswerConfig, folder: Path) -> StoryReader:
 def examine(config: AnswerConfig, reader: StoryReader) -> ReportPart:
     """Score the test set, or the validation set, for the report, and show some stories with what was read."""
     name = "test" if config.data.test else "valid"
-    stories = _read_sets(config)[name]
+    stories = _read_sets(config.data)[name]
     pairs = list(zip(stories, reader.predict(stories), strict=True))
     counts = AnswerCounts.of(stories, [found for _, found in pairs])
     parts = [("Stories", _render(pairs[:: max(1, len(pairs) // NUM_SAMPLES)][:NUM_SAMPLES]))]
@@ -98,8 +121,7 @@ def _swaps(config: AnswerConfig, tokenizer: AnyTokenizer, answers: list[str]) ->
     return Swaps(groups, tokenizer, config.data.spelling, answers) if groups else None
 
 
-def _read_sets(config: AnswerConfig) -> dict[str, list[Story]]:
-    data = config.data
+def _read_sets(data: StoryFiles) -> dict[str, list[Story]]:
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {
         name: list(read_stories(find_files(f"data.{name}", pattern), data.places))
@@ -140,15 +162,12 @@ def _tell(
             )
 
 
-def _tokenizer(config: AnswerConfig, stories: list[Story], folder: Path) -> AnyTokenizer:
-    """Load the vocabulary from the run's folder, or learn it from the training stories and store it there."""
-    path = folder / WORDS
-    if path.exists():
-        return load_tokenizer(path)
+def _tokenizer(config: AnswerConfig, stories: list[Story], folder: Path, console: Console) -> AnyTokenizer:
+    """Return the run's vocabulary, or learn it from the training stories."""
     texts = (config.data.spelling(text) for story in stories for text in (*story.sentences, story.question))
-    tokenizer = train_tokenizer("words", texts, config.tokenizer.vocabulary_size, seed=config.seed)
-    tokenizer.save(path)
-    return tokenizer
+    size = config.tokenizer.vocabulary_size
+    learn = partial(train_tokenizer, "words", size=size, seed=config.seed)
+    return prepare_tokenizer(config, folder / WORDS, texts, learn, console)
 
 
 def _network(config: AnswerConfig, tokenizer: AnyTokenizer, answers: list[str]) -> MemoryNetwork:
@@ -186,4 +205,10 @@ def _article(story: Story, found: StoryAnswer) -> tuple[str, str, str, str]:
 
 
 ROUTE = Route("Answer questions about stories", options=RequestOptions, reads_whole=False)
-ANSWER = Task(AnswerConfig, prepare, load, examine, ROUTE)
+INHERITED = Inherited(
+    same=("model", "tokenizer", "data.max_sentences", "data.lowercase", "data.split_punctuation"),
+    free=("model.dropout", "tokenizer.grow"),
+    usual=("data.max_length",),
+    anew=("tokenizer.grow",),
+)
+ANSWER = Task(AnswerConfig, prepare, load, examine, ROUTE, inherited=INHERITED)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from saccade.config import base
-from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
+from saccade.config.base import Grow, NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
 from saccade.decoding import BeamOptions
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.tasks.base import MOST_BEAM, RequestOptions
@@ -83,6 +83,7 @@ class CaptionTokenizer(Section):
 
     kind: Literal["unigram", "bpe", "words", "characters"] = "words"
     vocabulary_size: Positive = Field(default=10_000, description="How many tokens there are, special ones included.")
+    grow: Grow = 0
 
 
 class CaptionModel(Section):

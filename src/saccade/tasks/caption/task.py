@@ -25,7 +25,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
@@ -36,6 +36,7 @@ from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.tasks.caption.pictures import load_set, make_reader
 from saccade.tasks.caption.predictor import CaptionWriter, make_scored
 from saccade.tasks.devices import load_trained
+from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
 VALIDATION_WORDS = 4096
 NUM_SAMPLES = 6
@@ -47,7 +48,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     if not isinstance(config.data, Shapes) and config.data.test is not None:
         load_set(config.data, "test")
     train, valid = load_set(config.data, "train"), load_set(config.data, "valid")
-    tokenizer = _tokenizer(config, train, folder)
+    tokenizer = _tokenizer(config, train, folder, console)
     _say(config, train, valid, tokenizer, console)
     places = _places(config, train)
     network = model(config, tokenizer, places)
@@ -67,12 +68,19 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
         unit="words",
         counts=[DataCount(f"data.{name}", len(those)) for name, those in (("train", train), ("valid", valid))],
         portable=predictor.portable(),
+        rows=lambda _: _rows(config, folder),
     )
+
+
+def _rows(config: CaptionConfig, folder: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of a grown vocabulary."""
+    tables = ["target.weight"] + ([] if config.model.tied else ["output.weight"])
+    return find_grown_rows(config, _tokenizer_path(config, folder), *tables)
 
 
 def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
     """A trained run, ready to predict."""
-    tokenizer = load_tokenizer(folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer"))
+    tokenizer = load_tokenizer(_tokenizer_path(config, folder))
     stored_places = folder / SHAPE_FILE
     places = json.loads(stored_places.read_text("utf-8")) if stored_places.exists() else _places(config, None)
     network = model(config, tokenizer, places)
@@ -182,20 +190,15 @@ class _Validator:
         return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": perplexity, **cuts}
 
 
-def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> AnyTokenizer:
-    """From the run's folder, or learned from the training captions and stored there."""
-    path = folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer")
-    if path.exists():
-        return load_tokenizer(path)
-    if config.base is not None:
-        kept = load_tokenizer(Path(config.base) / path.name)
-        kept.save(path)
-        return kept
-    texts = [caption for captions in train.captions for caption in captions]
-    section = config.tokenizer
-    learned = train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
-    learned.save(path)
-    return learned
+def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path, console: Console) -> AnyTokenizer:
+    """Return the run's tokenizer, or learn it from the training captions."""
+    texts, section = (caption for captions in train.captions for caption in captions), config.tokenizer
+    learn = partial(train_tokenizer, section.kind, size=section.vocabulary_size, seed=config.seed)
+    return prepare_tokenizer(config, _tokenizer_path(config, folder), texts, learn, console)
+
+
+def _tokenizer_path(config: CaptionConfig, folder: Path) -> Path:
+    return folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer")
 
 
 def _places(config: CaptionConfig, train: CaptionSet | None) -> tuple[int, int, int]:
@@ -219,7 +222,8 @@ def _say(
 ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)
 INHERITED = Inherited(
     same=("model", "tokenizer", "data.kind", "data.lower_case", "data.punctuation"),
-    free=("model.dropout", "model.feature_dropout", "model.forgetting"),
+    free=("model.dropout", "model.feature_dropout", "model.forgetting", "tokenizer.grow"),
     usual=("data.side", "data.axes", "data.scale", "decoding"),
+    anew=("tokenizer.grow",),
 )
 CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

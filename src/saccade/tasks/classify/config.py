@@ -11,8 +11,11 @@ from saccade.config import base
 from saccade.config.base import (
     Columns,
     FilesOrPart,
+    Grow,
     HeldOutPart,
     NormalizerName,
+    OldShare,
+    OrAuto,
     Place,
     Positive,
     RunSection,
@@ -37,8 +40,8 @@ class ColumnNames(Columns):
     speaker: Place | None = Field(default=None, description="Who said it.")
 
 
-class ClassifyData(Section):
-    """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
+class LabelledFiles(Section):
+    """Files of labelled texts, .tsv, .csv, .jsonl, or plain lines that begin with the label, and what they hold."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
     valid: FilesOrPart[str] = Field(
@@ -53,12 +56,6 @@ class ClassifyData(Section):
         description="Several labels at once, with this between them in a file (in JSONL perhaps a list), as in a,b. "
         "None: each text has one label.",
     )
-    lowercase: bool = False
-    split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
-    context: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="How many texts before it in its dialogue a text sees."
-    )
-    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
 
     @model_validator(mode="before")
     @classmethod
@@ -69,16 +66,33 @@ class ClassifyData(Section):
         read = {name: value for name, value in given.items() if name != "valid_share"}
         return {**read, "valid": given["valid_share"] if read.get("valid") is None else read["valid"]}
 
-    @model_validator(mode="after")
-    def _check(self) -> ClassifyData:
-        if self.context and self.columns.dialogue is None:
-            raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
-        return self
-
     @property
     def places(self) -> labelled.LabelColumns:
         """The columns, as reading takes them."""
         return labelled.LabelColumns(**self.columns.model_dump(), separator=self.separator)
+
+
+class ClassifyData(LabelledFiles):
+    """Where labelled texts come from, and how they are read."""
+
+    old_share: OldShare = 0.0
+    old: OrAuto[LabelledFiles] = Field(
+        default="auto", description="Where old texts come from. auto: what the run of from has learned from."
+    )
+    lowercase: bool = False
+    split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
+    context: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="How many texts before it in its dialogue a text sees."
+    )
+    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
+
+    @model_validator(mode="after")
+    def _check(self) -> ClassifyData:
+        if self.context and self.columns.dialogue is None:
+            raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
+        if self.context and self.old_share:
+            raise ValueError(f"old_share: {self.old_share} given; with context it must be 0: dialogues are not mixed")
+        return self
 
     @property
     def spelling(self) -> Spelling:
@@ -93,6 +107,7 @@ class ClassifyTokenizer(Section):
         default="words", description="White-space words, SentencePiece unigram or BPE, or characters."
     )
     vocabulary_size: Positive = Field(default=20_000, description="How many tokens there are, at most.")
+    grow: Grow = 0
 
 
 class ClassifierModel(Section):

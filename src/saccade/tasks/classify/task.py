@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -28,12 +29,15 @@ from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.config import (
     ClassifyConfig,
     ClassifyOptions,
+    LabelledFiles,
 )
 from saccade.tasks.classify.loss import Objective, class_weights, classify_loss
 from saccade.tasks.classify.predictor import Classifier, measure, measure_several
 from saccade.tasks.classify.result import Prediction
 from saccade.tasks.devices import load_trained
+from saccade.tasks.mixing import mix_old, settle_old
 from saccade.tasks.texts import read_long_texts
+from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
@@ -41,9 +45,11 @@ NUM_SAMPLES = 8
 
 def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    config = settle_old(config, LabelledFiles)
     sets = labelled.read_sets(config.data)
-    train, labels = sets["train"], _labels(config, sets["train"])
-    tokenizer = _tokenizer(config, train, folder)
+    tokenizer = _tokenizer(config, sets["train"], folder, console)
+    train = mix_old(config, sets["train"], lambda data: labelled.read_sets(data)["train"], console, what="texts")
+    sets["train"], labels = train, _labels(config, train)
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
     encoded = {name: _encode_sets(predictor, texts) for name, texts in sets.items()}
@@ -51,6 +57,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
     objective = _objective(config, train, labels)
     return Job(
+        config=config,
         network=network,
         plan=_plan(config, encoded["train"]),
         loss=partial(classify_loss, network, objective=objective),
@@ -59,15 +66,16 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
         counts=[DataCount(f"data.{name}", len(texts)) for name, texts in sets.items()],
-        rows=partial(_rows, labels),
+        rows=lambda base: _rows(config, labels, folder, base),
         portable=predictor.portable(),
     )
 
 
-def _rows(labels: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
-    """Return the rows of the labels that the run it begins with has, too."""
+def _rows(config: ClassifyConfig, labels: list[str], folder: Path, base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of a grown vocabulary, and of the labels that the run it begins with has, too."""
     rows = match_rows(labels, json.loads((base / LABELS).read_text("utf-8")))
-    return {"output.weight": (rows,), "output.bias": (rows,)}
+    grown = find_grown_rows(config, _tokenizer_path(config, folder), "embedding.weight")
+    return {**grown, "output.weight": (rows,), "output.bias": (rows,)}
 
 
 def load(config: ClassifyConfig, folder: Path) -> Classifier:
@@ -112,20 +120,16 @@ def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
     return labels
 
 
-def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> AnyTokenizer:
-    """From the run's folder, or learned from the training text and stored there."""
-    path = _tokenizer_path(config, folder)
-    if path.exists():
-        return load_tokenizer(path)
-    if config.base is not None:
-        kept = load_tokenizer(_tokenizer_path(config, Path(config.base)))
-        kept.save(path)
-        return kept
+def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path, console: Console) -> AnyTokenizer:
+    """Return the run's tokenizer, or learn it from the training text."""
+    section = config.tokenizer
+
+    def learn(spelled: Iterable[str]) -> AnyTokenizer:
+        chosen = sample_texts(spelled, most=MOST_CHARACTERS, seed=config.seed)
+        return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
+
     spelled = (config.data.spelling(text.text) for text in texts)
-    chosen, section = sample_texts(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
-    tokenizer = train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
-    tokenizer.save(path)
-    return tokenizer
+    return prepare_tokenizer(config, _tokenizer_path(config, folder), spelled, learn, console)
 
 
 def _tokenizer_path(config: ClassifyConfig, folder: Path) -> Path:
@@ -221,7 +225,9 @@ INHERITED = Inherited(
         "model.attention_dropout",
         "model.activation_dropout",
         "model.hop_penalty",
+        "tokenizer.grow",
     ),
     usual=("data.max_length",),
+    anew=("tokenizer.grow",),
 )
 CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

@@ -13,10 +13,10 @@ from saccade.data.labels.labelled import Text, read_labelled, split_labels
 from saccade.data.labels.windows import EncodedTexts, encode_texts
 from saccade.data.text.corpus import find_files
 from saccade.tasks import console as watch
-from saccade.tasks.classify.config import ClassifyData
+from saccade.tasks.classify.config import ClassifyData, LabelledFiles
 
 
-def read_sets(data: ClassifyData) -> dict[str, list[Text]]:
+def read_sets(data: LabelledFiles) -> dict[str, list[Text]]:
     """The texts of every set."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {

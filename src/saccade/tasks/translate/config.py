@@ -16,6 +16,7 @@ from saccade.config.base import (
     VALUE_OR_AUTO,
     Columns,
     HeldOutPart,
+    OldShare,
     OrAuto,
     Place,
     Positive,
@@ -136,10 +137,7 @@ class TranslateData(Section):
         description="What validation decodes and scores; the best model on it is kept. Files, or a part of the pairs "
         "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500).",
     )
-    old_share: Share = Field(
-        default=0.0,
-        description="So many of the pairs of an epoch are old ones, which keeps what a model knows (0.2, say).",
-    )
+    old_share: OldShare = 0.0
     old: OrAuto[OldData] = Field(
         default="auto",
         description="Where the old pairs come from. auto: what the run of from has learned from.",
@@ -171,8 +169,6 @@ class TranslateData(Section):
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
-        if self.old != "auto" and not self.old_share:
-            raise ValueError("old: given; it has no effect with old_share: 0")
         sets = [files for files in (*self.corpora.values(), self.valid, self.test) if isinstance(files, CorpusFiles)]
         if self.columns is not None and all(files.target is not None for files in sets):
             raise ValueError("columns: given, but every source has a target file, so no file has columns")
@@ -413,21 +409,11 @@ class TranslateConfig(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.longest} given; {wanted}")
         self._check_sound()
-        self._check_beginning()
         if self.model.kind == "rnn" and self.training.recompute:
             raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
         if self.model.kind == "rnn" and self.training.shard:
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
-
-    def _check_beginning(self) -> None:
-        if self.base is None and self.data.old_share and self.data.old == "auto":
-            wanted = "without from: RUN, say what is mixed in with data.old, or give data.train a list with weights"
-            raise ValueError(f"data.old_share: {self.data.old_share} given; {wanted}")
-        if self.base is None and self.tokenizer.grow:
-            raise ValueError(f"tokenizer.grow: {self.tokenizer.grow} given; only the vocabulary of from: RUN can grow")
-        if self.features is not None and self.data.old_share:
-            raise ValueError(f"data.old_share: {self.data.old_share} given; with input: features it must be 0")
 
     @property
     def pair_columns(self) -> PairColumns:
@@ -467,6 +453,9 @@ class TranslateConfig(RunSection):
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
         if self.data.terms:
             raise ValueError(f"data.terms: {self.data.terms} given; with input: features sources have no words")
+        if self.data.old_share:
+            wanted = "with input: features give data.train a list with weights instead"
+            raise ValueError(f"data.old_share: {self.data.old_share} given; {wanted}")
         if self.texts != "auto":
             raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)

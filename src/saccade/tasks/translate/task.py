@@ -38,7 +38,6 @@ from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
 from saccade.tasks.translate.tokenizers import (
-    list_grown_rows,
     load_tokenizers,
     prepare_tokenizers,
     settle_kinds,
@@ -46,6 +45,7 @@ from saccade.tasks.translate.tokenizers import (
 )
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.tasks.translate.wording.options import Wording
+from saccade.tasks.vocabulary import list_grown_rows
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6

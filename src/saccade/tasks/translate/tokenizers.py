@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from saccade.config.base import SideName, SideTokenizer, TokenizerSection
 from saccade.data.text.corpus import Pair
-from saccade.data.text.grow import Grown, grow
+from saccade.data.text.grow import Grown
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     AnyTokenizer,
@@ -27,13 +26,11 @@ from saccade.data.text.tokenizer import (
 )
 from saccade.data.text.tokenizer_choice import REASONS, choose_kinds, choose_size
 from saccade.errors import UserError
-from saccade.files import replace_file
 from saccade.tasks import console as watch
-from saccade.tasks.base import Rows
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, find_annotator, training_corpora
+from saccade.tasks.vocabulary import grow_tokenizer, store_grown
 
-GROWN = "tokenizer.grown.json"  # the old ids that each new token of a side is made of
 SIDES: tuple[SideName, ...] = ("source", "target")
 
 
@@ -142,28 +139,14 @@ def _grow_both(config: TranslateConfig, folder: Path, console: Console) -> Token
         grown = [_grow(config, old[1], console, sides, what)] * 2
     else:
         grown = [_grow(config, old[side], console, (side,), f"{SIDES[side]}s") for side in (0, 1)]
-    with replace_file(folder / GROWN) as draft:
-        draft.write_text(json.dumps([one.parts for one in grown]), "utf-8")
+    store_grown(folder, grown)
     return grown[0].tokenizer, grown[1].tokenizer
 
 
 def _grow(config: TranslateConfig, old: AnyTokenizer, console: Console, sides: tuple[int, ...], what: str) -> Grown:
     """Grow a tokenizer by what the texts of these sides have often."""
-    count = config.tokenizer.grow
-    if isinstance(old, ListedPieces):
-        raise UserError(f"tokenizer.grow: {count} given; a vocabulary of imported pieces does not grow; allowed: 0")
     texts = _sample(config, console, sides, what, new=True).texts
-    with watch.busy(console, f"looking for new tokens in the {what}"):
-        found = grow(old, texts, count)
-    fewer = f" (tokenizer.grow: {count:,} given; the text has no more)" if len(found.parts) < count else ""
-    watch.say(console, f"vocabulary of the {what}: {old.size:,} tokens, and {len(found.parts):,} new ones{fewer}")
-    return found
-
-
-def list_grown_rows(folder: Path, old: Sequence[int]) -> list[Rows]:
-    """Return the rows of embeddings of grown tokenizers: those of the `old` sizes, and the means of the new tokens."""
-    parts = json.loads((folder / GROWN).read_text("utf-8"))
-    return [[*([row] for row in range(size)), *new] for size, new in zip(old, parts, strict=True)]
+    return grow_tokenizer(old, texts, config.tokenizer.grow, what, console)
 
 
 def _sample(

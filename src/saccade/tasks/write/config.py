@@ -10,8 +10,11 @@ from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
     FilesOrPart,
+    Grow,
     HeldOutPart,
     NormalizerName,
+    OldShare,
+    OrAuto,
     Positive,
     RunSection,
     ScoreName,
@@ -35,8 +38,8 @@ PARTS = {"states": 1, "key_value": 2, "key_value_predict": 3}  # of a state, for
 MOST_WRITTEN = 1 << 30
 
 
-class WriteData(Section):
-    """Where texts come from: UTF-8 files, plain or .gz. Their documents are packed end to end."""
+class WriteFiles(Section):
+    """Files of texts, UTF-8, plain or .gz, and what their documents are."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
     valid: FilesOrPart[str] = Field(
@@ -49,6 +52,15 @@ class WriteData(Section):
         default="lines",
         description="What a document is: a line, what stands between blank lines, or a file. Characters keep the line "
         "breaks and spaces of paragraphs and files; words and pieces read them as a space.",
+    )
+
+
+class WriteData(WriteFiles):
+    """Where texts come from. Their documents are packed end to end."""
+
+    old_share: OldShare = 0.0
+    old: OrAuto[WriteFiles] = Field(
+        default="auto", description="Where old texts come from. auto: what the run of from has learned from."
     )
     context: Positive = Field(
         default=256,
@@ -73,6 +85,7 @@ class WriteTokenizer(Section):
         description="How many tokens there are, at most. auto: for pieces 500 and one for each 100 words, at "
         "most 8000; for words at most 8000; for characters all.",
     )
+    grow: Grow = 0
 
 
 class TransformerModel(TransformerFields):

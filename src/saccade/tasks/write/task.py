@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,11 +26,14 @@ from saccade.data.text.tokenizer_choice import choose_size
 from saccade.errors import UserError
 from saccade.inspection.pages.samples import PageSample, render_samples
 from saccade.models.recurrent_writer import RecurrentWriter
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, Task
 from saccade.tasks.console import busy, say
 from saccade.tasks.devices import load_trained
-from saccade.tasks.write.config import Network, WriteConfig, WriteOptions
-from saccade.tasks.write.measure import Rows, score_stream, write_loss
+from saccade.tasks.mixing import mix_old, settle_old
+from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
+from saccade.tasks.write.config import Network, WriteConfig, WriteFiles, WriteOptions
+from saccade.tasks.write.measure import Rows as ScoredRows
+from saccade.tasks.write.measure import score_stream, write_loss
 from saccade.tasks.write.predictor import Writer
 from saccade.training.options import Plan
 
@@ -41,8 +45,10 @@ Documents = dict[str, list[str]]
 def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
     _refuse_several_processes(config)
-    documents = _read_sets(config)
+    config = settle_old(config, WriteFiles)
+    documents = _read_sets(config.data)
     config, tokenizer = _settle_tokenizer(config, documents["train"], folder, console)
+    documents["train"] = _mix_old(config, documents["train"], console)
     with busy(console, "encoding the texts"):
         streams = {name: make_stream(texts, tokenizer.encode, f"data.{name}") for name, texts in documents.items()}
     _say(config, tokenizer, streams, console)
@@ -56,7 +62,22 @@ def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
         is_steady=True,
         data=[streams["train"].key],
         counts=[DataCount(f"data.{name}", stream.num_documents) for name, stream in streams.items()],
+        rows=lambda base: _rows_taken(config, network, folder, base),
     )
+
+
+def _mix_old(config: WriteConfig, documents: list[str], console: Console) -> list[str]:
+    return mix_old(config, documents, lambda data: _read_sets(data)["train"], console, what="documents", size=len)
+
+
+def _rows_taken(config: WriteConfig, network: Network, folder: Path, base: Path) -> dict[str, tuple[Rows, ...] | None]:
+    """Return the rows of a grown vocabulary; what an RNN carries from window to window begins anew."""
+    del base
+    tables = ["embedding.weight"] + ([] if config.model.tied else ["output.weight"])
+    if isinstance(network, RecurrentWriter):
+        tables.append("output_bias")
+    state = (name for name, _ in network.named_buffers() if name.startswith("carried."))
+    return {**find_grown_rows(config, _tokenizer_path(config, folder), *tables), **dict.fromkeys(state)}
 
 
 def load(config: WriteConfig, folder: Path) -> Writer:
@@ -76,7 +97,7 @@ def load(config: WriteConfig, folder: Path) -> Writer:
 def examine(config: WriteConfig, writer: Writer) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
-    stream = make_stream(_read_sets(config)[name], writer.tokenizer.encode, f"data.{name}")
+    stream = make_stream(_read_sets(config.data)[name], writer.tokenizer.encode, f"data.{name}")
     found = score_stream(writer.network, stream, writer.rows)
     scores: dict[str, float] = {config.metric: found.plain()[config.metric]}  # it is shown first
     scores |= {**found.plain(), "num_tokens": found.num_tokens}
@@ -118,9 +139,8 @@ def _refuse_several_processes(config: WriteConfig) -> None:
         raise UserError(f"model.kind: 'recurrent' given for {count} processes; its state is carried on in one")
 
 
-def _read_sets(config: WriteConfig) -> Documents:
+def _read_sets(data: WriteFiles) -> Documents:
     """The documents of every set."""
-    data = config.data
     files: dict[str, object] = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {
         name: list(read_documents(find_files(f"data.{name}", pattern), data.documents))
@@ -139,18 +159,18 @@ def _settle_tokenizer(
     config: WriteConfig, texts: list[str], folder: Path, console: Console
 ) -> tuple[WriteConfig, AnyTokenizer]:
     """Return the run's tokenizer, or learn it from the training text and store it; and the config with its size."""
-    path, section = _tokenizer_path(config, folder), config.tokenizer
-    if path.exists():
-        tokenizer = load_tokenizer(path)
-    else:
-        lines = (line for text in texts for line in text.splitlines(keepends=section.kind == "characters"))
+    section = config.tokenizer
+
+    def learn(lines: Iterable[str]) -> AnyTokenizer:
         chosen = sample_texts(lines, most=MOST_CHARACTERS, seed=config.seed)
         size = section.vocabulary_size
         if size == "auto":
             size = choose_size(section.kind, chosen.texts, chosen.num_seen)
         with busy(console, f"learning a vocabulary of {size:,} ({section.kind})"):
-            tokenizer = train_tokenizer(section.kind, chosen.texts, size, seed=config.seed)
-        tokenizer.save(path)
+            return train_tokenizer(section.kind, chosen.texts, size, seed=config.seed)
+
+    lines = (line for text in texts for line in text.splitlines(keepends=section.kind == "characters"))
+    tokenizer = prepare_tokenizer(config, _tokenizer_path(config, folder), lines, learn, console)
     if section.vocabulary_size != "auto":
         return config, tokenizer
     settled = section.model_copy(update={"vocabulary_size": tokenizer.size})
@@ -178,8 +198,8 @@ def make_plan(config: WriteConfig, stream: Stream) -> Plan:
     return kind(stream.ids, steps=config.data.context, batch_size=config.training.batch_size, seed=config.seed)
 
 
-def _rows(config: WriteConfig) -> Rows:
-    return Rows(config.data.context, config.data.overlap)
+def _rows(config: WriteConfig) -> ScoredRows:
+    return ScoredRows(config.data.context, config.data.overlap)
 
 
 def _validate(config: WriteConfig, network: Network, stream: Stream) -> dict[str, float]:
@@ -203,4 +223,13 @@ def _say(config: WriteConfig, tokenizer: AnyTokenizer, streams: dict[str, Stream
 
 
 ROUTE = Route("Write on", options=WriteOptions, reads_whole=False, streams=True)
-WRITE = Task(WriteConfig, prepare, load, examine, ROUTE)
+INHERITED = Inherited(
+    same=("model", "tokenizer"),
+    free=(
+        *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
+        "tokenizer.grow",
+    ),
+    usual=("data.documents", "data.context", "decoding"),
+    anew=("tokenizer.grow",),
+)
+WRITE = Task(WriteConfig, prepare, load, examine, ROUTE, inherited=INHERITED)
