@@ -4,6 +4,7 @@ from saccade.tasks.answer.task import ANSWER
 from saccade.tasks.caption.task import CAPTION
 from saccade.tasks.classify.task import CLASSIFY
 from saccade.tasks.glimpse.task import GLIMPSE
+from saccade.tasks.remember.task import REMEMBER
 from saccade.tasks.tag.task import TAG
 from saccade.tasks.translate.task import TRANSLATE
 from saccade.tasks.write.task import WRITE
@@ -16,4 +17,5 @@ TASKS = {
     "caption": CAPTION,
     "write": WRITE,
     "answer": ANSWER,
+    "remember": REMEMBER,
 }

@@ -216,6 +216,7 @@ class Traits(NamedTuple):
     max_pieces: int | None = None  # the rest of a longer text is cut
     streams: bool = False  # `follow` tells an answer while it is written
     num_terms: int = 0  # entries of its glossary
+    sample: str = "a"  # a text that it can read
 
 
 class Predictor(Protocol):

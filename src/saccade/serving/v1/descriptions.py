@@ -57,7 +57,7 @@ def describe(run: ServedRun) -> Description:
 def _look_once(run: ServedRun) -> Insight:
     traits = run.predictor.traits
     size = traits.picture and (traits.picture.channels, traits.picture.rows, traits.picture.columns)
-    given: Any = np.zeros(size, np.uint8) if size else "a"
+    given: Any = np.zeros(size, np.uint8) if size else traits.sample
     kinds = {"kinds": traits.kinds} if "kinds" in traits.look_options else {}
     (found,) = run.predictor.look([given], **kinds)
     return found
