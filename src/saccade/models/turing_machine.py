@@ -13,6 +13,7 @@ from saccade.attention.addressing import Addressing, Moves
 from saccade.layers.recurrent.layers import Recurrent
 
 EMPTY = 1e-6  # in every cell before a sequence: all places are alike, and none is a zero vector, which has no direction
+STAY = -2.0  # the gate's bias at first: heads go on from where they were, as nothing tells empty places apart
 REACH = 1  # places that a head moves in a step, at most
 
 
@@ -44,6 +45,8 @@ class MemoryHeads(nn.Module):
         for layer in (self.where, self.what):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
+        with torch.no_grad():
+            self.where.bias.view(num_reading + num_writing, -1)[:, cells + 1] = STAY
 
     def begin(self, x_BTC: Tensor) -> MachineMemory:
         """Return an empty memory for each row of inputs, with every head at its first place."""
