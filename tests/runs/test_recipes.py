@@ -53,7 +53,7 @@ def test_a_config_is_given_by_its_path_or_a_recipes_name(tmp_path: Path, monkeyp
     assert find_config(Path("reviews")) == Path("reviews")
     with pytest.raises(UserError, match="there is no file at trek, and no recipe of that name"):
         find_config(Path("trek"))
-    with pytest.raises(UserError, match=r"'trek': there is no such recipe; allowed: bookings, dialling, "):
+    with pytest.raises(UserError, match=r"'trek': there is no such recipe; allowed: bits_copy, bookings, "):
         find_recipe("trek")
 
 
