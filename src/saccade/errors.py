@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 MEMORY_SIGNS = (  # in messages of torch and numpy
     "can't allocate memory",
     "could not create a primitive",
@@ -25,6 +28,13 @@ class NonFiniteLoss(RuntimeError):
 def describe_missing(user: str, error: ModuleNotFoundError, extra: str = "run") -> str:
     """Name the library that `user` needs, and the line that installs it."""
     return f"{user} needs {error.name}: pip install 'saccade[{extra}]'"
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest one of these, or all of them."""
+    names = list(names)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -11,13 +11,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from saccade.bench.attention import scores
 from saccade.bench.measure import medians_side_by_side
-from saccade.cli import COMMANDS, app, load_command
+from saccade.cli import COMMANDS, app, load_command, main
 
 COMMAND = [sys.executable, "-m", "saccade"]
 SMALL = ("demo", "--steps", "3", "--sentences", "2000")
@@ -72,7 +74,7 @@ def test_help_and_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("fly",), "No such command 'fly'"),
+        (("fly",), "no command fly"),
         (("demo", "--steps", "0"), "--steps"),
         (("bench", "attention", "--device", "tpu"), "--device"),
     ],
@@ -82,6 +84,55 @@ def test_mistakes_end_in_exit_code_2(arguments: tuple[str, ...], message: str) -
     assert refused.returncode == 2
     assert message in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def list_commands(group: Any, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The words of each command, and of each group."""
+    names = group.list_commands(None) if hasattr(group, "list_commands") else []
+    parts = [(name, load_command(name) if not words else group.get_command(None, name)) for name in names]
+    return [words, *(found for name, part in parts for found in list_commands(part, (*words, name)))]
+
+
+def refuse(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says of these words, in one line, with exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["saccade", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1, shown.err
+    return shown.err.removesuffix("\n")
+
+
+@pytest.mark.parametrize("words", list_commands(typer.main.get_command(app)), ids=" ".join)
+def test_every_command_says_in_one_line_that_it_has_no_such_option(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refuse((*words, "--0000"), monkeypatch, capsys)
+    where = "".join(f"{word} " for word in words).strip()
+    assert said.startswith(f"saccade: {where}: no option --0000; allowed: --" if where else "saccade: no option --0000")
+    assert said.endswith("--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("predit",), "no command predit (did you mean predict?)"),
+        (("0000",), f"no command 0000; allowed: {', '.join(COMMANDS)}"),
+        (("config", "shema"), "config: no command shema (did you mean schema?)"),
+        (("predict", "run", "--bean", "4"), "predict: no option --bean (did you mean --beam?)"),
+        (("demo", "--hepl"), "demo: no option --hepl (did you mean --help?)"),
+        (("predict",), "predict: missing argument 'model' (Usage: saccade predict [OPTIONS] {model} [texts]...)"),
+        (("predict", "run", "--beam"), "Option '--beam' requires an argument"),
+        (("predict", "run", "--beam", "x"), "predict: invalid value for '--beam': Input should be a valid integer"),
+        (("config", "schema", "a", "b", "c"), "config schema: got unexpected extra argument"),
+    ],
+)
+def test_misuse_is_told_in_one_line(
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refuse(arguments, monkeypatch, capsys).startswith(f"saccade: {said}")
 
 
 @pytest.mark.usefixtures("quick_start")

@@ -85,7 +85,12 @@ def main() -> None:
     terminal.escape_unknown_letters()
     try:
         with terminal.one_line_warnings():
-            app(prog_name="saccade")
+            code = app(prog_name="saccade", standalone_mode=False)
+        sys.exit(code)
+    except terminal.Misuse as error:
+        _fail(terminal.explain_misuse(error), 2)
+    except typer.Abort:
+        _fail("stopped: an answer was asked for, and the input had ended", 1)
     except UserError as error:
         _fail(str(error), 2)
     except NonFiniteLoss as error:
@@ -105,5 +110,6 @@ def main() -> None:
 
 def _fail(message: str, code: int) -> None:
     """One clear line, and the exit code."""
-    typer.echo(f"saccade: {message}", err=True)
+    if message:
+        typer.echo(f"saccade: {message}", err=True)
     sys.exit(code)

@@ -10,13 +10,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from saccade.errors import suggest
+
 Found = TypeVar("Found")
+Misuse: Any = typer.BadParameter.__mro__[1]  # UsageError: click's or a copy of it, as the version of Typer has it
 
 
 def num_lines(path: Path | None) -> int | None:
@@ -76,6 +79,24 @@ def one_line_warnings() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"saccade: {message}", err=True)
         yield
+
+
+def explain_misuse(error: Any) -> str:
+    """Say in one line what is wrong with a command's words, and what is allowed; nothing where its help was shown."""
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    if not message or error.ctx is None:
+        return message
+    command, usage = error.ctx.command, " ".join(error.ctx.get_usage().split())
+    if message.startswith("No such option"):
+        names = [name for one in command.params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")]
+        message = f"no option {error.option_name}{suggest(error.option_name, [*names, '--help'])}"
+    elif message.startswith("No such command"):
+        unknown = message.split("'")[1]
+        message = f"no command {unknown}{suggest(unknown, command.list_commands(error.ctx))}"
+    elif message.startswith(("Missing", "Got unexpected")):
+        message = f"{message} ({usage})"
+    where = error.ctx.command_path.removeprefix("saccade").strip()
+    return f"{where}: {message[0].lower()}{message[1:]}" if where else message
 
 
 def escape_unknown_letters() -> None:

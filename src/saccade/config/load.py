@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from saccade import manifest
 from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
-from saccade.errors import UserError
+from saccade.errors import UserError, suggest
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -96,7 +95,9 @@ def _describe(problem: Any, kind: type[RunSection]) -> str:
     places = [*_places(problem["loc"], kind)]
     where = ".".join(name for name, _ in places)
     if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown{_suggestion(*places[-1])}"
+        name, section = places[-1]
+        fields = (field.alias or known for known, field in section.model_fields.items())
+        return f"{where}: unknown{suggest(name, fields)}"
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
@@ -132,10 +133,3 @@ def list_sections(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return list(dict.fromkeys(section for part in get_args(annotation) for section in list_sections(part)))
-
-
-def _suggestion(name: str, section: type[BaseModel]) -> str:
-    """Suggest the field with the nearest name, or list all fields of the section."""
-    names = [field.alias or name for name, field in section.model_fields.items()]
-    near = difflib.get_close_matches(name, names, n=1)
-    return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"
