@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from saccade.data.batches import bucket_pairs, collate_pairs, decoder_input
 from saccade.data.grouping import group_by_length, split_by_budget
-from saccade.data.store import SideLimit, Store, count_duplicates, prepare_store
+from saccade.data.store import SideLimit, Store, count_duplicates, encode_sides, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import END, PAD, START, train_tokenizer
 from saccade.errors import UserError
@@ -34,7 +34,7 @@ def store_of(folder: Path, pairs: list[Pair], *, max_length: int = 50, version: 
         folder / "stores",
         lambda: pairs,
         [file],
-        encode=(numbers, numbers),
+        encode=encode_sides(numbers, numbers),
         identity={"version": version},
         limits=(SideLimit(max_length),) * 2,
     )
@@ -70,7 +70,7 @@ def test_a_side_may_be_cut_while_the_other_is_dropped(tmp_path: Path) -> None:
     (file := tmp_path / "pairs").write_text("x", encoding="utf-8")
 
     def store(source: SideLimit, target: SideLimit) -> Store:
-        limits, encode = (source, target), (numbers, numbers)
+        limits, encode = (source, target), encode_sides(numbers, numbers)
         return prepare_store(tmp_path, lambda: pairs, [file], encode=encode, identity={}, limits=limits)
 
     cut = store(SideLimit(3, is_cut=True), SideLimit(2))
@@ -120,7 +120,12 @@ def test_an_interrupted_store_leaves_nothing_behind(tmp_path: Path) -> None:
     file.write_text("x", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
         prepare_store(
-            tmp_path / "stores", broken, [file], encode=(numbers, numbers), identity={}, limits=(SideLimit(9),) * 2
+            tmp_path / "stores",
+            broken,
+            [file],
+            encode=encode_sides(numbers, numbers),
+            identity={},
+            limits=(SideLimit(9),) * 2,
         )
     assert list((tmp_path / "stores").iterdir()) == []
 
@@ -228,7 +233,7 @@ def test_multi30k_batches_are_mostly_real(tmp_path: Path) -> None:
     source, target = (str(DATA / "multi30k" / f"train.lc.norm.tok.{language}.gz") for language in ("en", "de"))
     corpus = Corpus(source, target)
     tokenizer = train_tokenizer("words", (text for pair in corpus.pairs() for text in pair), 6000)
-    encode = (tokenizer.encode, tokenizer.encode)
+    encode = encode_sides(tokenizer.encode, tokenizer.encode)
     store = prepare_store(
         tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, limits=(SideLimit(100),) * 2
     )

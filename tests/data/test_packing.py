@@ -10,7 +10,7 @@ import torch
 
 from saccade.data import packing
 from saccade.data.packing import IGNORED, PackedBatch
-from saccade.data.store import SideLimit, Store, prepare_store
+from saccade.data.store import SideLimit, Store, encode_sides, prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, START
 from saccade.errors import UserError
@@ -28,7 +28,12 @@ def store(folder: Path, name: str, count: int, seed: int) -> Store:
         return [int(word) for word in text.split()]
 
     return prepare_store(
-        folder / ".data", lambda: pairs, [path], encode=(encode, encode), identity={}, limits=(SideLimit(50),) * 2
+        folder / ".data",
+        lambda: pairs,
+        [path],
+        encode=encode_sides(encode, encode),
+        identity={},
+        limits=(SideLimit(50),) * 2,
     )
 
 

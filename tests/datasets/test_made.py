@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -18,14 +19,15 @@ from saccade.data.sound.mel import read_sound
 from saccade.data.stories import Story, StoryColumns, read_stories
 from saccade.data.tags.columns import read_columns
 from saccade.data.text.corpus import Corpus
-from saccade.datasets.made import bookings, dialling, digits, gifts, reviews, stories
+from saccade.datasets.made import bookings, dialling, digits, facts, gifts, mails, reviews, stories
+from saccade.datasets.made.names import draw_name
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories])
+@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories, mails, facts])
 def test_the_same_data_are_made_each_time(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (make,) = (getattr(module, name) for name in dir(module) if name.startswith("make_"))
     monkeypatch.setattr(module, "SIZES", dict.fromkeys(("train", "valid", "test"), 20))
@@ -165,3 +167,22 @@ def test_a_story_of_gifts_is_as_likely_as_it_says_and_ends_as_it_must() -> None:
     free = math.log(8 * 7 * 6 * 8 * 7 * 6 * 6**3 * 3)
     wanted = {round(free + math.log(3 * 1 * 2 * 2 * own * 2), 9) for own in (1, 2)}
     assert {round(one.nats, 9) for one in two} == wanted
+
+
+def test_subjects_of_mails_are_copied_from_them_and_answers_from_their_texts() -> None:
+    dice = random.Random(4)
+    for mail, subject in (mails.draw_mail(dice) for _ in range(500)):
+        new = [word for word in subject.split() if word[0].isdigit() or word in mail.split()]
+        assert len(new) >= 3, subject
+        assert set(re.findall(r"\d+", subject)) <= set(re.findall(r"\d+", mail))
+    for text, answer in (facts.draw_question(dice) for _ in range(500)):
+        question, told = text.split("? ", 1)
+        assert answer in told, text
+        assert answer not in question
+        assert text.count(". ") == 5  # six sentences
+
+
+def test_nearly_all_names_of_a_test_set_are_new() -> None:
+    dice = random.Random(5)
+    seen, new = ({draw_name(dice) for _ in range(count)} for count in (50_000, 500))
+    assert len(new - seen) / len(new) > 0.8

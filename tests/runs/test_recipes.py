@@ -37,7 +37,18 @@ def test_every_task_has_a_recipe_that_needs_no_data_of_others_and_little_time() 
     assert [recipe.name for recipe in first] == sorted({*QUICK, "sst2", "trec"})  # these two on data of others
 
 
-QUICK = {"bits_copy", "bookings", "dialling", "digits", "gifts", "phrasebook", "reviews", "shapes_small", "stories"}
+QUICK = {
+    "bits_copy",
+    "bookings",
+    "dialling",
+    "digits",
+    "gifts",
+    "mails",
+    "phrasebook",
+    "reviews",
+    "shapes_small",
+    "stories",
+}
 
 
 def test_a_config_is_given_by_its_path_or_a_recipes_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,8 @@ def make_run(
     manifest.begin(folder)
     config_file.save_config(config, folder / "config.yaml")
     network = translate_config.model(config, prepare_tokenizers(config, folder))
-    torch.nn.init.normal_(network.get_parameter("target.weight"), std=0.5)
+    (table,) = (own for name, own in network.named_parameters() if name.endswith("target.weight"))
+    torch.nn.init.normal_(table, std=0.5)
     manifest.record(folder, *(path.name for path in folder.glob("tokenizer.*")))
     checkpoints.save_weights(folder / "model.safetensors", network)
     return folder

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from saccade.data.batches import PairBatch, bucket_pairs
-from saccade.data.store import SideLimit, prepare_store
+from saccade.data.store import SideLimit, encode_sides, prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.errors import NonFiniteLoss, UserError
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
@@ -118,7 +118,7 @@ def build(folder: Path, max_steps: int, **options: float) -> Trainer:
 
     pairs = [Pair(row, row) for row in rows]
     store = prepare_store(
-        folder / "data", lambda: pairs, [file], encode=(ids, ids), identity={}, limits=(SideLimit(50),) * 2
+        folder / "data", lambda: pairs, [file], encode=encode_sides(ids, ids), identity={}, limits=(SideLimit(50),) * 2
     )
     torch.manual_seed(5)
     model = Transformer(

@@ -110,6 +110,7 @@ class Store:
 
 
 Encode = Callable[[str], Sequence[int]]
+EncodePair = Callable[[Pair], tuple[Sequence[int], Sequence[int]]]
 Measure = Callable[[Sequence[int]], int]
 Rewrite = Callable[[Pair], Pair]
 Limits = tuple[SideLimit, SideLimit]  # of sources and of targets
@@ -121,7 +122,7 @@ def prepare_store(
     pairs: Callable[[], Iterable[Pair]],
     files: Iterable[Path],
     *,
-    encode: tuple[Encode, Encode],
+    encode: EncodePair,
     identity: dict[str, Any],
     limits: Limits,
     measure: Measure = len,
@@ -136,6 +137,11 @@ def prepare_store(
     return _open_store(
         make_once(root, key, lambda folder: _write(folder, pairs(), rewrite, encode, (measure, len), limits))
     )
+
+
+def encode_sides(source: Encode, target: Encode) -> EncodePair:
+    """Return what encodes each side of a pair by itself."""
+    return lambda pair: (source(pair.source), target(pair.target))
 
 
 def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
@@ -193,7 +199,7 @@ def _write(
     folder: Path,
     pairs: Iterable[Pair],
     rewrite: Rewrite,
-    encode: Iterable[Encode],
+    encode: EncodePair,
     measure: Iterable[Measure],
     limits: Limits,
 ) -> None:
@@ -203,7 +209,7 @@ def _write(
         sides = [stack.enter_context(RaggedWriter(folder, name)) for name in ("source", "target")]
         hashes = stack.enter_context((folder / "pairs.hashes").open("wb"))
         for row, pair in enumerate(pairs):
-            ids = [encode_side(text) for encode_side, text in zip(encode, rewrite(pair), strict=True)]
+            ids = encode(rewrite(pair))
             lengths = [measure_side(side) for measure_side, side in zip(measure, ids, strict=True)]
             long = [length > limit.most for length, limit in zip(lengths, limits, strict=True)]
             if problem := _problem(pair, long, limits):

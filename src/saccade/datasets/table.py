@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saccade.datasets import europarl, flickr8k, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
-from saccade.datasets.made import bookings, dialling, digits, gifts, phrasebook, reviews, stories
+from saccade.datasets.made import bookings, dialling, digits, facts, gifts, mails, phrasebook, reviews, stories
 
 GITHUB = "https://raw.githubusercontent.com"
 MULTI30K = f"{GITHUB}/multi30k/dataset/7bee46bc74186b4b6254603143610f730d40bf66/data/task1/tok"
@@ -62,6 +62,18 @@ DATASETS: dict[str, DataSet] = {
         size="24 MB",
         files=("train.jsonl", "valid.jsonl", "test.jsonl"),
         make=stories.make_stories,
+    ),
+    "mails": MadeData(
+        what="9,300 short e-mails and their subject lines, full of names that come only once",
+        size="3 MB",
+        files=("train.jsonl", "valid.jsonl", "test.jsonl"),
+        make=mails.make_mails,
+    ),
+    "facts": MadeData(
+        what="21,300 questions, each with a short text that has the answer",
+        size="6 MB",
+        files=("train.jsonl", "valid.jsonl", "test.jsonl"),
+        make=facts.make_facts,
     ),
     "gifts": MadeData(
         what="13,300 stories of people who give each other things",

@@ -13,6 +13,7 @@ from saccade.export import argos, ctranslate2, huggingface
 from saccade.export.answers import PassEngine
 from saccade.export.onnx import runtime, write
 from saccade.export.proof import Bounds, Engine, Ids, Sample
+from saccade.models.copying import CopyingModel
 from saccade.tasks.base import Portable, PortablePass
 
 Exported = Portable | PortablePass
@@ -83,6 +84,8 @@ def choose_format(name: str) -> Format:
 def refuse(name: str, portable: Exported) -> str | None:
     """Say what of a model a format can't say; None if it can say all."""
     chosen = FORMATS[name]
+    if isinstance(portable.network, CopyingModel):
+        return "model.copies: true (its search writes tokens of the vocabulary only)"
     if name in ("onnx", "argos") and isinstance(portable, Portable) and portable.target.encode(""):
         return "a language that each output begins with (its programs can't be told one)"
     if not chosen.translates:

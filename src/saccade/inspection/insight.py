@@ -89,7 +89,8 @@ class Insight:
     """One input, the model's answer, and the weights of each kind of attention.
 
     `answer` is the task's own result, `others` are its next best outputs; `views` are derived weights [T, S].
-    `picture` holds the pixels [C, Y, X] of a picture, and the answer then draws itself over them.
+    `picture` holds the pixels [C, Y, X] of a picture, and the answer then draws itself over them. `notes` are lines
+    for people to read below the weights.
     """
 
     task: str
@@ -101,6 +102,7 @@ class Insight:
     views: Mapping[str, Map] = field(default_factory=dict)
     draws_itself: bool = False
     picture: NDArray[np.uint8] | None = None
+    notes: Sequence[str] = ()
 
     def map(self, kind: str | None = None) -> Map:
         """Return the map of a kind; None: the first there is."""

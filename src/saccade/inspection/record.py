@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from saccade.errors import UserError
 
-KINDS = ("cross", "encoder", "decoder", "pooling")
+KINDS = ("cross", "copy", "encoder", "decoder", "pooling")
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 

@@ -200,6 +200,11 @@ class Seq2Seq(nn.Module):
         fed_BD = value_BSD.new_zeros(len(source_BS), self.decoder.fed_width)
         return RecurrentState(self.decoder.first(hidden), fed_BD, source, 0)
 
+    def read_source(self, source_BS: Tensor, source_length_B: Tensor) -> tuple[RecurrentState, Tensor]:
+        """Return the state before the first step, and the encoder's vectors, [B, S, D]."""
+        state = self.start(source_BS, source_length_B)
+        return state, state.source.value_BSD
+
     def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
         """Read some target ids and return a vector for each, [B, T, D], and the state after them."""
         vectors_BTD, later = self.decoder(self._embed(self.target, read_BT), state)

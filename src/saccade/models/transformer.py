@@ -195,9 +195,14 @@ class Transformer(nn.Module):
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> TransformerState:
         """Read the source and return the state before the first step."""
+        return self.read_source(source_BS, source_length_B)[0]
+
+    def read_source(self, source_BS: Tensor, source_length_B: Tensor) -> tuple[TransformerState, Tensor]:
+        """Return the state before the first step, and the encoder's vectors, [B, S, D]."""
         vectors_BSD, source_length_B, place = self._embed_source(source_BS, source_length_B)
-        blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.encoder_mask(), place)
-        return TransformerState(blocks, source_length_B, 0)
+        mask = masks.padding(source_length_B) & self.sizes.encoder_mask()
+        blocks, memory_BSD = self._read(vectors_BSD, mask, place)
+        return TransformerState(blocks, source_length_B, 0), memory_BSD
 
     @property
     def max_places(self) -> int | None:
@@ -240,7 +245,7 @@ class Transformer(nn.Module):
         else:
             (x_1SD,), (x_1TD,) = self._embed(self.source, read), self._embed(self.target, own_read)
         itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
-        blocks = self._read(x_1SD, itself & self.sizes.encoder_mask(), place)
+        blocks, _ = self._read(x_1SD, itself & self.sizes.encoder_mask(), place)
         own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
         across = masks.packed(
             target.start_N,
@@ -269,14 +274,16 @@ class Transformer(nn.Module):
         place = Positions.following(0, vectors_BSD.shape[1], vectors_BSD.device)
         return self._add_positions(vectors_BSD, place), length_B, place
 
-    def _read(self, x_BSD: Tensor, mask: Mask, place: Positions) -> tuple[BlockMemory, ...]:
-        """Run the encoder and return its vectors as the keys and values of each decoder block."""
+    def _read(self, x_BSD: Tensor, mask: Mask, place: Positions) -> tuple[tuple[BlockMemory, ...], Tensor]:
+        """Run the encoder and return its vectors, first as the keys and values of each decoder block."""
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
         x = LazySum(x_BSD)
         for block in self.encoder:
             x = self._run_block(block, x, mask, place, bias)
         memory_BSD = x.end(self.encoder_norm)
-        return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
+        return tuple(
+            BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder
+        ), memory_BSD
 
     def _write(
         self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, scope: StepScope

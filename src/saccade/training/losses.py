@@ -106,6 +106,24 @@ def _disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
     return ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum() / 2
 
 
+def log_probabilities(vectors_ND: Tensor, matrix_VD: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log p of each row's target, [N], and the mean of log p over the vocabulary, [N].
+
+    Chunks of logits are made again in the backward pass.
+    """
+    size = max(1, CHUNK_LOGITS // len(matrix_VD))
+    parts = zip(vectors_ND.split(size), target_N.split(size), strict=True)
+    found = [checkpoint(_log_probabilities, part, matrix_VD, own, use_reentrant=False) for part, own in parts]
+    at_target, means = zip(*found, strict=True)
+    return torch.cat(at_target), torch.cat(means)
+
+
+def _log_probabilities(vectors_ND: Tensor, matrix_VD: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
+    logits_NV = widen(vectors_ND @ matrix_VD.to(vectors_ND.dtype).mT)
+    log_sum_N = logits_NV.logsumexp(1)
+    return logits_NV.gather(1, target_N[:, None]).squeeze(1) - log_sum_N, logits_NV.mean(1) - log_sum_N
+
+
 @torch.library.custom_op("saccade::linear_cross_entropy", mutates_args=())
 def linear_cross_entropy(
     vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float, narrow: Sequence[Tensor]

@@ -9,7 +9,7 @@ import pytest
 
 from saccade.data.sound.mel import Mel, join_frames, read_frames
 from saccade.data.sound.recordings import find_named_files, pad_frames, prepare_recordings
-from saccade.data.store import SideLimit, prepare_store
+from saccade.data.store import SideLimit, encode_sides, prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from sounds import tone, write_wav
@@ -57,7 +57,7 @@ def test_pairs_are_measured_in_frames(tmp_path: Path) -> None:
         tmp_path / "store",
         lambda: pairs,
         [],
-        encode=(found.encode, lambda text: list(range(len(text.split())))),
+        encode=encode_sides(found.encode, lambda text: list(range(len(text.split())))),
         identity={"frames": found.key},
         limits=(SideLimit(50),) * 2,
         measure=found.length,

@@ -103,6 +103,8 @@ class LookOutput:
             self.console.print(heatmap.in_terminal(drawn.weight_TS, console=self.console, **drawn.names))
         elif not self.is_page:
             seen.answer.show(self.console)
+        for note in seen.notes:
+            self.console.print(heatmap.make_printable(note, self.console.encoding), highlight=False, markup=False)
 
     def _select_shown(self, seen: Insight, drawn: Drawn | None) -> Insight:
         """Through the layers more was recorded than was asked for."""

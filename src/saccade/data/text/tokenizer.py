@@ -251,8 +251,8 @@ class Vocabulary:
         self.symbols, self.kind = list(symbols), kind
         # a word spelled <s> or </s> is text: it must not start or end a sentence
         self._ids = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
-        self._split: Callable[[str], list[str]] = str.split if kind == "words" else list
-        self._glue = " " if kind == "words" else ""
+        self.split: Callable[[str], list[str]] = str.split if kind == "words" else list
+        self.glue = " " if kind == "words" else ""
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], size: int) -> Vocabulary:
@@ -268,11 +268,11 @@ class Vocabulary:
         return len(self.symbols)
 
     def encode(self, text: str) -> list[int]:
-        return [self._ids.get(symbol, UNKNOWN) for symbol in self._split(text)]
+        return [self._ids.get(symbol, UNKNOWN) for symbol in self.split(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return text without the special ids, but with <unk> for unknown symbols."""
-        return self._glue.join(self.symbols[index] for index in ids if index >= UNKNOWN)
+        return self.glue.join(self.symbols[index] for index in ids if index >= UNKNOWN)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.symbols[index] for index in ids]

@@ -15,7 +15,7 @@ from saccade.inspection.views.rollout import decoder_rollout, rollout
 
 VIEWS = ("weights", "mean", "maximum", "rollout", "flow", "norms")
 THROUGH_LAYERS = ("rollout", "flow")
-FIRST = ("cross", "pooling", "encoder", "decoder")  # the kind that is shown if none is chosen
+FIRST = ("cross", "copy", "pooling", "encoder", "decoder")  # the kind that is shown if none is chosen
 
 
 class ViewChoice(NamedTuple):
@@ -83,7 +83,7 @@ def shares(norm_TS: Tensor) -> Tensor:
 
 def is_through(insight: Insight, kind: str) -> bool:
     """Tell whether there is attention in all layers from a kind's queries to its keys, as in a Transformer."""
-    return all(other in insight.maps for other in _below(insight, kind))
+    return kind != "copy" and all(other in insight.maps for other in _below(insight, kind))
 
 
 def _below(insight: Insight, kind: str) -> tuple[str, ...]:
@@ -96,6 +96,8 @@ def _below(insight: Insight, kind: str) -> tuple[str, ...]:
 
 def _through(insight: Insight, kind: str, name: str) -> Tensor:
     """Follow the weights through the layers, from a kind's queries at the top to its keys at the bottom."""
+    if kind == "copy":
+        raise UserError(f"view: {name} given, but what was copied is shown by one layer; allowed: weights, kind: cross")
     if not is_through(insight, kind):
         missing = next(other for other in _below(insight, kind) if other not in insight.maps)
         raise UserError(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")

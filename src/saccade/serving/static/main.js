@@ -18,7 +18,7 @@ import { editor } from "./text/editor.js";
 import { transfer } from "./text/positions.js";
 
 const FULL = 0.4; // the least weight that is lit in full
-const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in which they are offered
+const KINDS = ["cross", "copy", "pooling", "encoder", "decoder"]; // in the order in which they are offered
 
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
 const eye = logo($("logo"));

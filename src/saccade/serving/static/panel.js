@@ -12,7 +12,7 @@ import { wordPlaces } from "./text/positions.js";
 import { spanView } from "./text/spans.js";
 
 const VIEWS = { text: outputView, label: labelView, spans: spanView, path: glimpseView, continuation: continuationView }; // by what an answer is
-const READING = ["cross", "pooling"]; // the kinds of attention from an answer to the input
+const READING = ["cross", "copy", "pooling"]; // the kinds of attention from an answer to the input
 const DWELL = 120; // milliseconds on a word of a sentence that nobody looked at, before its weights are asked for
 
 /**

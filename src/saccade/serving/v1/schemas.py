@@ -214,7 +214,8 @@ class LookRequest(Decoding):
     model: ModelName
     kinds: Annotated[
         Annotated[
-            list[Literal["cross", "encoder", "decoder", "pooling"]], Field(fail_fast=True, min_length=1, max_length=4)
+            list[Literal["cross", "copy", "encoder", "decoder", "pooling"]],
+            Field(fail_fast=True, min_length=1, max_length=5),
         ]
         | None,
         Field(default=None, description="The kinds of attention; by default the one that reads the source."),

@@ -22,7 +22,9 @@ from saccade.tasks.devices import device_for
 from saccade.tasks.steps import settle_steps
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.copying.loss import copy_loss
 from saccade.tasks.translate.networks import Network
+from saccade.tasks.translate.validation import BatchLoss
 from saccade.training.batch_size import find_batch_size
 from saccade.training.losses import packed_loss, sequence_loss
 from saccade.training.options import Loss, Plan
@@ -90,7 +92,14 @@ def choose_loss(config: TranslateConfig, network: Network) -> Loss:
 
 def _padded_loss(config: TranslateConfig, network: Network) -> Loss:
     training = config.training
+    if config.model.copies:
+        return partial(copy_loss, network, smoothing=training.label_smoothing, coverage=training.coverage)
     return partial(sequence_loss, network, smoothing=training.label_smoothing, consistency=training.consistency)
+
+
+def choose_plain_loss(config: TranslateConfig) -> BatchLoss:
+    """Choose the loss whose second sum, the negative log-likelihood, validation shows."""
+    return copy_loss if config.model.copies else sequence_loss
 
 
 def is_steady(config: TranslateConfig) -> bool:
@@ -104,7 +113,7 @@ def is_steady(config: TranslateConfig) -> bool:
 def _asks_nothing(config: TranslateConfig) -> bool:
     """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel."""
     model = config.model
-    if config.training.consistency:
+    if config.training.consistency or model.copies:
         return False
     is_soft = model.normalizer == "softmax"
     if model.kind == "rnn":
@@ -131,6 +140,8 @@ def _unpackable(config: TranslateConfig) -> str | None:
     model = config.model
     if model.kind != "transformer":
         return "RNNs read padded ones"
+    if model.copies:
+        return "a model that copies points at the rows of padded ones"
     if config.features is not None:
         return "sounds are padded"
     if model.positions == "relative":

@@ -294,6 +294,11 @@ class TranslateTraining(base.TrainingSection):
         description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
         "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
     )
+    coverage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="With model.copies: so much of the weight on places that were pointed at before joins the loss, "
+        "which makes outputs repeat themselves less (1 in See 2017, equation 12).",
+    )
     metric: Literal["auto", "bleu", "chrf", "exact", "wer", "rouge", "loss"] = Field(
         default="auto",
         description="What the best model is best at; of equal ones the loss decides. exact: the share of outputs equal "
@@ -409,11 +414,30 @@ class TranslateConfig(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.longest} given; {wanted}")
         self._check_sound()
+        self._check_copying()
         if self.model.kind == "rnn" and self.training.recompute:
             raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
         if self.model.kind == "rnn" and self.training.shard:
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
+
+    def _check_copying(self) -> None:
+        if not self.model.copies:
+            if self.training.coverage:
+                raise ValueError(
+                    f"training.coverage: {self.training.coverage} given; it has no effect with model.copies: false"
+                )
+            return
+        refused = {
+            "input: features": (self.features is not None, "sounds have no words to copy"),
+            "tokenizer.shared: false": (self.tokenizer.shared is False, "both sides need one vocabulary"),
+            "training.consistency": (self.training.consistency > 0, "its loss knows no copies"),
+            "training.shard": (self.training.shard, "only plain Transformers are cut"),
+            "tokenizer.kind: listed": (self.tokenizer.kind == "listed", "imported models don't copy"),
+        }
+        for name, (is_given, why) in refused.items():
+            if is_given:
+                raise ValueError(f"model.copies: true given, but {name} too; {why}")
 
     @property
     def pair_columns(self) -> PairColumns:

@@ -16,13 +16,15 @@ from saccade.config.base import HeldOutPart
 from saccade.config.load import check_config, read_config
 from saccade.data.held_out import Amount, find_limit
 from saccade.data.sound.recordings import Recordings, Sounds
-from saccade.data.store import Encode, Store, count_duplicates, prepare_store
+from saccade.data.store import Encode, EncodePair, Store, count_duplicates, encode_sides, prepare_store
+from saccade.data.text.beside import encode_beside
 from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PartOfPairs
 from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
     AnyTokenizer,
     ListedPieces,
     SentencePiece,
+    Vocabulary,
     run_seeded,
 )
 from saccade.data.text.word_pairs import learn_word_pairs
@@ -162,12 +164,13 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
     def prepared(pairs: Corpus, variant: int) -> Store:
         drawn = {"sampling": alpha, "variant": variant} if alpha else {}
         terms = {"terms": config.data.terms} if config.data.terms else {}
+        copies = {"copies": True} if config.model.copies else {}
         return prepare_store(
             root,
             lambda: watch.show_progress(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
-            encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
-            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn, **terms},
+            encode=_encoder(config, both),
+            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn, **terms, **copies},
             limits=config.data.limits,
             rewrite=lambda pair: find_annotator(config)(pair) if terms else pair,
         )
@@ -180,7 +183,15 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
     ]
 
 
-def _encoder(tokenizer: AnyTokenizer, alpha: float) -> Encode:
+def _encoder(config: TranslateConfig, both: Tokenizers) -> EncodePair:
+    """Return what encodes pairs; where a model copies, words that are not in the vocabulary have ids beside it."""
+    alpha = config.tokenizer.sampling
+    if config.model.copies and isinstance(both[0], Vocabulary):
+        return functools.partial(encode_beside, both[0])
+    return encode_sides(_encode_side(both[0], alpha), _encode_side(both[1], alpha))
+
+
+def _encode_side(tokenizer: AnyTokenizer, alpha: float) -> Encode:
     if alpha and isinstance(tokenizer, SentencePiece | ListedPieces):
         return tokenizer.sampler(alpha)
     return tokenizer.encode

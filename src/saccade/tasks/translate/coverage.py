@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from saccade.data.store import TOO_LONG, SideLimit, Store
@@ -85,7 +87,7 @@ def say(
     for held in sets:
         remarks += remark_on_held_out(config.data.limits[0], both[0], held)
     spelt = both if config.features is None else (None, both[1])  # sounds have no words
-    remarks += remark_on_unknown(spelt, stores, sets[0])
+    remarks += remark_on_unknown(spelt, stores, sets[0], copies=config.model.copies)
     for text, is_warning in remarks:
         watch.say(console, text, style="yellow" if is_warning else None)
 
@@ -117,14 +119,14 @@ def remark_on_held_out(limit: SideLimit, tokenizer: Tokenizer, held: HeldOut) ->
 
 
 def remark_on_unknown(
-    both: tuple[Tokenizer | None, Tokenizer], stores: Sequence[Store], valid: HeldOut
+    both: tuple[Tokenizer | None, Tokenizer], stores: Sequence[Store], valid: HeldOut, *, copies: bool = False
 ) -> Iterator[Remark]:
     """Say how many words or characters of each side are <unk>, where the tokenizer knows such a thing."""
     for place, (side, tokenizer) in enumerate(zip(SIDES, both, strict=True)):
         if not isinstance(tokenizer, Vocabulary):
             continue  # pieces spell every word
         own = [(store.source, store.target)[place].steps for store in stores]
-        trained = sum(int((ids == UNKNOWN).sum()) for ids in own) / max(1, sum(map(len, own)))
+        trained = sum(int(is_unknown(ids, tokenizer).sum()) for ids in own) / max(1, sum(map(len, own)))
         held = [index for pair in valid.pairs for index in tokenizer.encode(pair[place])]
         found = held.count(UNKNOWN) / max(1, len(held))
         if not trained and not found:
@@ -133,7 +135,15 @@ def remark_on_unknown(
         remedy = "raise tokenizer.vocabulary_size, or take tokenizer.kind: unigram, which spells all words"
         is_many = max(trained, found) > MANY
         said = f"<unk> among the {tokenizer.kind} of the {side}s: {shares}"
+        if copies:
+            yield Remark(f"{said}; the model may copy them", is_warning=False)
+            continue
         yield Remark(f"{said}; {remedy}" if is_many else said, is_warning=is_many)
+
+
+def is_unknown(ids: NDArray[np.integer], tokenizer: Vocabulary) -> NDArray[np.bool_]:
+    """Find what is not in the vocabulary, but perhaps beside it."""
+    return (ids == UNKNOWN) | (ids >= tokenizer.size)
 
 
 def percent(share: float) -> str:

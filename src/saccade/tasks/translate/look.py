@@ -13,16 +13,29 @@ from saccade.data.text.tokenizer import END, SPECIAL, START
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Started, Stepper, search
 from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
-from saccade.inspection.insight import Insight, Map, TextSide, add_end
+from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import KINDS, recording
+from saccade.models.copying import CopyingModel
 from saccade.tasks.texts import batch_by_length
+from saccade.tasks.translate.copying.copied import describe_copies
 from saccade.tasks.translate.result import TranslationResult
 
 if TYPE_CHECKING:
     from saccade.tasks.translate.predictor import SourceText, Translator
 
 MOST_TOKENS = 1024  # of a text: weights are as many as their square, for every layer and head
-SIDES = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
+SIDES = {
+    "cross": ("output", "source"),
+    "copy": ("output", "source"),
+    "encoder": ("source", "source"),
+    "decoder": ("output", "read"),
+}
+READING = ("cross", "copy")
+
+
+def kinds(copies: bool) -> tuple[str, ...]:
+    """Return the kinds of attention that a model may have."""
+    return tuple(kind for kind in SIDES if copies or kind != "copy")
 
 
 def look_at(
@@ -52,7 +65,8 @@ def _score_prefixes(translator: Translator, texts: list[SourceText]) -> list[lis
     """The prefixes as whole outputs, with the log-probability of each of their pieces."""
     model, ids = cast(Any, translator.model), [text.prefix_ids for text in texts]
     read_BT = translator.decoder_ids(ids)
-    step_BTV = model.logits(model(*translator.pad(texts), read_BT)).float().log_softmax(-1)
+    vectors_BTD, _ = model.advance(model.start(*translator.pad(texts)), read_BT)
+    step_BTV = model.logits(vectors_BTD).float().log_softmax(-1)
     next_BT = torch.cat([read_BT[:, 1:], read_BT.new_full((len(read_BT), 1), END)], 1)
     found = []
     for step_TV, next_T, row in zip(step_BTV, next_BT, ids, strict=True):
@@ -82,7 +96,10 @@ def _look_at_batch(
         prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
         found = search(Started(model, state), source, length_B, options, prefixes, tick)
     with recording(network, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:
-        model.advance(state, translator.decoder_ids([best[0].ids for best in found]))
+        read_BT = translator.decoder_ids([best[0].ids for best in found])
+        pointed = network.point(state, read_BT)[0] if isinstance(network, CopyingModel) else None
+        if pointed is None:
+            model.advance(state, read_BT)
     both = {kind: record for kind in KINDS for record in (reading, writing) if kind in record.kinds}
     weights = {kind: record.weights(kind).float().cpu() for kind, record in both.items()}
     lengths = {kind: record.norms(kind).float().cpu() for kind, record in both.items()} if norms else {}
@@ -90,7 +107,11 @@ def _look_at_batch(
         first, *others = (translator.to_result(text, one) for one in best)
         sides = _sides(translator, text, first)
         maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
-        yield Insight(translator.traits.task, first, sides, maps, translator.aligning, others)
+        notes = list[str]()
+        if pointed is not None:
+            first = translator.with_copies(first, best[0], pointed, row, source[row])
+            notes = describe_copies(first.copied, sides["output"], sides["source"])
+        yield Insight(translator.traits.task, first, sides, maps, translator.aligning, others, notes=notes)
 
 
 def _sides(translator: Translator, text: SourceText, result: TranslationResult) -> dict[str, TextSide]:
@@ -98,8 +119,8 @@ def _sides(translator: Translator, text: SourceText, result: TranslationResult) 
     read = TextSide.of("", [SPECIAL[START], *output.pieces[:-1]], translator.target.begins_word)
     if isinstance(source, Sounds):
         return {"source": TextSide.of("", source.pieces(text.ids)), "output": output, "read": read}
-    pieces = add_end(source.pieces(text.ids))
-    return {"source": TextSide.of(text.text, pieces, source.begins_word), "output": output, "read": read}
+    own = translator.source_side(text, has_end=True)._replace(text=text.text)
+    return {"source": own, "output": output, "read": read}
 
 
 def _map(kind: str, row: int, sides: dict[str, TextSide], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:

@@ -11,6 +11,7 @@ from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Sh
 from saccade.config.fields import TransformerFields
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.decoding.limits import PairLengths
+from saccade.models.copying import CopyingModel
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import Transformer
@@ -22,6 +23,16 @@ Tied = Annotated[
         description="Which embeddings are one matrix: source, target and output; target and output; none. "
         "Default: three with a shared vocabulary, else two."
     ),
+]
+Copies = Annotated[
+    bool,
+    Field(
+        description="A last attention points at words of the source, and may write them instead of a word of the "
+        "vocabulary, unknown ones too (pointer-generator, See 2017)."
+    ),
+]
+Coverage = Annotated[
+    bool, Field(description="With copies: where that attention has been counts in its score (See 2017, section 2.3).")
 ]
 TRANSFORMER_SIZES: dict[str, dict[str, int | float]] = {
     "tiny": {"width": 128, "num_heads": 4, "hidden_width": 256, "num_layers": 2, "dropout": 0.1},
@@ -57,11 +68,18 @@ class TransformerModel(TransformerFields):
     tied: Tied = None
     num_decoder_layers: Positive | None = Field(default=None, description="Where they are not as many as num_layers.")
     output_bias: bool = Field(default=False, description="Each token has a number that is added to its logit.")
+    copies: Copies = False
+    coverage: Coverage = False
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: object) -> object:
         return _fill_sizes(given, TRANSFORMER_SIZES)
+
+    @model_validator(mode="after")
+    def _check_copying(self) -> TransformerModel:
+        refuse_coverage(self.copies, self.coverage)
+        return self
 
 
 class RnnModel(Section):
@@ -84,6 +102,8 @@ class RnnModel(Section):
     scope: Literal["global", "local_m", "local_p"] = "global"
     radius: Positive = Field(default=10, description="How far the local scopes see to either side.")
     tied: Tied = None
+    copies: Copies = False
+    coverage: Coverage = False
 
     @model_validator(mode="before")
     @classmethod
@@ -95,6 +115,7 @@ class RnnModel(Section):
         if self.direction == "both" and self.width % 2:
             raise ValueError(f"width: {self.width} given; two directions need an even width")
         self._refuse_what_has_no_effect()
+        refuse_coverage(self.copies, self.coverage)
         return self
 
     def _refuse_what_has_no_effect(self) -> None:
@@ -113,6 +134,12 @@ class RnnModel(Section):
                 raise ValueError(f"{name}: {value!r} given; it has no effect with {why}")
 
 
+def refuse_coverage(copies: bool, coverage: bool) -> None:
+    """Refuse what has no effect."""
+    if coverage and not copies:
+        raise ValueError("coverage: true given; it has no effect with copies: false")
+
+
 class AutoModel(TransformerModel):
     """A model of a kind that its texts decide. Until then it is checked as a Transformer."""
 
@@ -127,11 +154,13 @@ class AutoModel(TransformerModel):
 
     def of_kind(self, kind: str) -> TransformerModel | RnnModel:
         """Return the model of this kind, with the size and the dropout that are given."""
-        given = {"kind": kind, "size": self.size, **({} if self.dropout is None else {"dropout": self.dropout})}
+        given = {name: value for name in LEFT_OPEN if (value := getattr(self, name)) is not None} | {"kind": kind}
         return RnnModel.model_validate(given) if kind == "rnn" else TransformerModel.model_validate(given)
 
 
-LEFT_OPEN = frozenset(("size", "dropout"))  # fields that each kind has: with no others, the kind may be left open
+LEFT_OPEN = frozenset(
+    ("size", "dropout", "copies", "coverage")
+)  # fields that each kind has: with no others, the kind may be left open
 MOST_TOKENS, MOST_PAIRS = 40, 100_000  # of a side on average, and in all, up to which an RNN learns faster
 
 
@@ -147,7 +176,13 @@ def choose_kind(both: tuple[object, object], lengths: Sequence[PairLengths]) -> 
     return "rnn", "few short texts of characters or words"
 
 
-Network = Transformer | Seq2Seq
+Network = Transformer | Seq2Seq | CopyingModel
+
+
+def copying(section: TransformerModel | RnnModel, below: Transformer | Seq2Seq) -> CopyingModel:
+    """Put a pointer on top of a network."""
+    width = section.width if isinstance(section, TransformerModel) else section.embedding_width
+    return CopyingModel(below, width=width, source_width=section.width, score=section.score, covers=section.coverage)
 
 
 def transformer(section: TransformerModel, common: dict[str, Any], max_length: int) -> Transformer:

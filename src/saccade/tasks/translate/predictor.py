@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
+from saccade.data.text.beside import beside, encode_beside
 from saccade.data.text.corpus import (
     BY_NAME,
     Corpus,
@@ -26,7 +27,7 @@ from saccade.data.text.corpus import (
     place_of_row,
     read_side,
 )
-from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
+from saccade.data.text.tokenizer import END, Tokenizer
 from saccade.decoding import (
     OPTION_NAMES,
     BeamOptions,
@@ -48,6 +49,7 @@ from saccade.inspection.insight import Head, Insight, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
+from saccade.models.copying import CopyingModel, Pointed
 from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.insisted import InsistedCounts
@@ -55,6 +57,7 @@ from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, wi
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.confidence import judge
 from saccade.tasks.translate.confidence.confidence import Confidence
+from saccade.tasks.translate.copying.copied import tell_copied
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
@@ -89,6 +92,7 @@ class SourceText(NamedTuple):
     number: int  # of the text in the call, from 0
     spelt: str  # what is read, with terms of a glossary in it perhaps
     notes: tuple[TermNote, ...]  # the terms of a glossary that it has, and where
+    target: Tokenizer  # of its output; where the model copies, it knows the text's own unknown words too
 
 
 @final
@@ -124,7 +128,7 @@ class Translator(Predictor):
         return Traits(
             "translate",
             reads="sound" if isinstance(self.source, Sounds) else "text",
-            kinds=tuple(look.SIDES),
+            kinds=look.kinds(self.copies),
             predict_options=(
                 *OPTION_NAMES,
                 *wording,
@@ -179,14 +183,16 @@ class Translator(Predictor):
         texts: Iterable[str],
         *,
         targets: Iterable[str] | None = None,
-        kinds: Collection[str] = ("cross",),
+        kinds: Collection[str] | None = None,
         norms: bool = False,
         **decoding: Any,
     ) -> list[Insight]:
         """What the model saw of each text while it wrote its output, or with `targets`, while it reads these.
 
-        `kinds` of attention are cross, encoder and decoder; `norms=True` adds the lengths of what was weighed.
+        `kinds` of attention are cross, encoder and decoder, and copy where the model copies; without them they are
+        those that read the source. `norms=True` adds the lengths of what was weighed.
         """
+        kinds = look.READING if kinds is None else kinds
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
         options, wording, _, tells = self._request(decoding)
@@ -275,6 +281,21 @@ class Translator(Predictor):
         measured = judge.measure(judge.judge(self, results, references), self.confidence)
         scores = {**found.scores, **measured.figures()}
         return found._replace(scores=scores, lines=[*found.lines, *measured.lines()])
+
+    @property
+    def copies(self) -> bool:
+        """Whether the model may write unknown words of its source."""
+        return isinstance(self.model, CopyingModel)
+
+    def output_tokenizer(self, text: str) -> Tokenizer:
+        """Return the tokenizer of what is written for a text."""
+        return beside(self.target, text) if self.copies else self.target
+
+    def encode_pair(self, pair: Pair) -> tuple[list[int], list[int]]:
+        """Return the ids of both sides, as in training."""
+        if self.copies:
+            return encode_beside(self.target, pair)
+        return cast(Tokenizer, self.source).encode(pair.source), self.target.encode(pair.target)
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -403,10 +424,13 @@ class Translator(Predictor):
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
             spelt, notes = wording.read(clean(text))
-            ids, prefix = self.source.encode(spelt), clean(prefix)
+            ids, prefix, target = self.source.encode(spelt), clean(prefix), self.output_tokenizer(spelt)
+            if self.copies:
+                ids = target.encode(spelt)
             if len(ids) > limit:
                 long[number] = len(ids)
-            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1, spelt, notes))
+            start = target.encode(prefix)
+            found.append(SourceText(text, ids[:limit], prefix, start, number - 1, spelt, notes, target))
         if long:
             self._warn_of_long(long, len(found))
         return found
@@ -432,8 +456,7 @@ class Translator(Predictor):
         shown = [self.to_result(text, one) for one in found]
         if head is None:
             return shown
-        pairs = zip(found, shown, strict=True)
-        return [self._with_attention(text, ids.ids, one, head) for ids, one in pairs]
+        return [self._with_attention(text, *both, head) for both in zip(found, shown, strict=True)]
 
     def _search_batch(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
@@ -444,6 +467,18 @@ class Translator(Predictor):
         """What the decoder reads to write these, padded."""
         return decoder_input(ids).to(self._device)
 
+    def with_copies(
+        self, result: TranslationResult, found: Hypothesis, pointed: Pointed, row: int, source_S: Tensor
+    ) -> TranslationResult:
+        """Return a result that tells how each of its pieces came about."""
+        ids = [*found.ids, END][: len(found.log_probabilities)]
+        return result._replace(copied=tuple(tell_copied(pointed, row, ids, source_S, found.log_probabilities)))
+
+    def source_side(self, text: SourceText, *, has_end: bool = False) -> TextSide:
+        """Return the pieces of a text as they are read, and its words."""
+        tokenizer = text.target if self.copies else cast(Tokenizer, self.source)
+        return TextSide.of(text.spelt, add_end(tokenizer.pieces(text.ids), has_end=has_end), tokenizer.begins_word)
+
     def output_side(self, result: Result) -> TextSide:
         """Return the pieces of an output, </s> included if it ended, and its words."""
         assert isinstance(result, TranslationResult)
@@ -451,23 +486,29 @@ class Translator(Predictor):
 
     def to_result(self, text: SourceText, found: Hypothesis) -> TranslationResult:
         """The output as text; of the prefix, what no token stands for is still there."""
-        decoded = self.target.decode(found.ids)
-        if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
+        decoded = text.target.decode(found.ids)
+        if text.prefix_ids and decoded.startswith(start := text.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
         name = text.text if isinstance(self.source, Sounds) else None
-        pieces, steps = self.target.pieces(found.ids), found.log_probabilities
+        pieces, steps = text.target.pieces(found.ids), found.log_probabilities
         return TranslationResult(decoded, found.score, pieces, steps, found.ended, name=name, cut_by=found.cut)
 
+    @torch.no_grad()
     def _with_attention(
-        self, text: SourceText, ids: list[int], shown: TranslationResult, head: HeadChoice
+        self, text: SourceText, found: Hypothesis, shown: TranslationResult, head: HeadChoice
     ) -> TranslationResult:
         """Read an output once more with its weights recorded, one sentence at a time."""
-        read_1T = self.decoder_ids([ids])[:, : len(shown.log_probabilities)]
+        read_1T = self.decoder_ids([found.ids])[:, : len(shown.log_probabilities)]
         weight_TS = head.of(source_weights(self.model, *self.pad([text]), read_1T))[0].float().cpu()
         if isinstance(self.source, Sounds):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
-        return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+        shown = shown._replace(attention=weight_TS, source_pieces=self.source_side(text, has_end=True).pieces)
+        if isinstance(self.model, CopyingModel):
+            source, length_B = self.pad([text])
+            pointed, _ = self.model.point(self.model.start(source, length_B), read_1T)
+            shown = self.with_copies(shown, found, pointed, 0, source[0])
+        return shown
 
     def align_output(self, text: SourceText, found: Hypothesis) -> Tensor | None:
         """Return the weights [T, S] of output pieces on source pieces, by the head that aligns best, if any does."""

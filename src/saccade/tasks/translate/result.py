@@ -16,6 +16,7 @@ from saccade.decoding import Cut
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap, sound
 from saccade.tasks.cuts import Kind, tell_kind
+from saccade.tasks.translate.copying.copied import Copied
 
 
 class Heard(NamedTuple):
@@ -56,7 +57,8 @@ class TranslationResult(NamedTuple):
     and "loop" where it went in circles; of an output that ended, another one was better when it was cut so.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
-    `kept` are the placeholders of the source, `terms` those of a glossary in it.
+    `kept` are the placeholders of the source, `terms` those of a glossary in it. Where the model copies, `copied` tells
+    beside the weights how each piece came about (</s> included).
     """
 
     text: str
@@ -73,6 +75,7 @@ class TranslationResult(NamedTuple):
     kept: tuple[PlacedPlaceholder, ...] = ()
     terms: tuple[GlossaryTerm, ...] = ()
     confidence: Sure | None = None  # on request
+    copied: tuple[Copied, ...] = ()
 
     @property
     def cut(self) -> Kind | None:
@@ -84,6 +87,7 @@ class TranslationResult(NamedTuple):
     def plain(self) -> dict[str, Any]:
         own = self._replace(heard=None, others=(), cut_by=None)._asdict() | {"cut": self.cut}
         own |= {name: [one._asdict() for one in own[name]] or None for name in ("kept", "terms")}
+        own["copied"] = [one.plain() for one in self.copied] or None
         own["confidence"] = None if self.confidence is None else self.confidence._asdict()
         shown = {name: value for name, value in own.items() if value is not None and name != "others"}
         if self.others:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from saccade.data.sound.mel import Mel
 from saccade.data.sound.recordings import Recordings, find_named_files, prepare_recordings
-from saccade.data.store import Store, prepare_store
+from saccade.data.store import Store, encode_sides, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import AnyTokenizer
 from saccade.tasks.console import busy, show_progress
@@ -41,7 +41,7 @@ def stores(
             root,
             text.pairs,
             text.files(),
-            encode=(own.encode, target.encode),
+            encode=encode_sides(own.encode, target.encode),
             identity={**corpora.corpus_identity(text), "recordings": own.key, "tokenizer": corpora.fingerprint(target)},
             limits=config.data.limits,
             measure=own.length,

@@ -22,6 +22,8 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import PageSample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
+from saccade.models.seq2seq import Seq2Seq
+from saccade.models.transformer import Transformer
 from saccade.tasks.base import Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
@@ -116,7 +118,9 @@ def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[
         rows["source.weight"] = (source,)
     if tied == "none":
         rows["output.weight"] = (target,)
-    return {**rows, "output_bias": (target,)} if getattr(config.model, "output_bias", False) else rows
+    if getattr(config.model, "output_bias", False):
+        rows["output_bias"] = (target,)
+    return {f"below.{name}": own for name, own in rows.items()} if config.model.copies else rows
 
 
 def _settle_limits(
@@ -136,10 +140,13 @@ def _validator(
 ) -> Validator:
     if isinstance(whole.source, Sounds):
         stored = sound.recordings(valid.corpora[0], whole.source.mel, root, console)
-        whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
+        whole, sources = (
+            replace(whole, source=replace(whole.source, stored=stored)),
+            Sources.of_sound(stored, whole.target),
+        )
     else:
-        sources = Sources.of_text(whole.source)
-    found = Validator(valid.pairs, whole, sources, limits=config.data.limits)
+        sources = Sources.of_text(whole)
+    found = Validator(valid.pairs, whole, sources, batches.choose_plain_loss(config), limits=config.data.limits)
     if count := found.num_without_loss:
         many = f"{count:,} of {len(found.pairs):,}"
         said = f"{valid.name}: pairs longer than data.max_length: {many}; all scores count them, the loss does not"
@@ -187,10 +194,11 @@ def model(config: TranslateConfig, both: Sides) -> Network:
         "share_output": tied != "none",
     }
     if isinstance(config.model, RnnModel):
-        return networks.rnn(config.model, common)
-    network = networks.transformer(config.model, common, 4 * config.data.longest)
-    network.recomputes = config.training.recompute
-    return network
+        network: Transformer | Seq2Seq = networks.rnn(config.model, common)
+    else:
+        network = networks.transformer(config.model, common, 4 * config.data.longest)
+        network.recomputes = config.training.recompute
+    return networks.copying(config.model, network) if config.model.copies else network
 
 
 def _find_tied(config: TranslateConfig) -> str:

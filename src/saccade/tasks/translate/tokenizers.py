@@ -43,7 +43,11 @@ def settle_kinds(config: TranslateConfig, console: Console) -> TranslateConfig:
     kinds = _choose_kinds(config, both)
     shared = section.shared
     if shared == "auto":
-        shared = config.model.tied == "three" or (kinds[0] == kinds[1] and not section.describes_sides)
+        shared = (
+            config.model.tied == "three"
+            or config.model.copies
+            or (kinds[0] == kinds[1] and not section.describes_sides)
+        )
     is_one = shared or kinds[0] == kinds[1]
     if any(side.kind == "auto" for side in both):
         source, target = (f"{kind} ({REASONS.get(kind, 'as given')})" for kind in kinds)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from saccade.data.batches import pad_sources
+from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, Tokenizer
 from saccade.decoding import Hypothesis, Stepper, search
 from saccade.inspection.insight import TextSide
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 def make_cases(translator: Translator, pairs: Sequence[TextAndAnswer]) -> Iterator[TrustCase]:
     """Make cases whose answers are outputs, decoded as the run does, or given."""
-    source = cast(Tokenizer, translator.source)
-    sources = [source.encode(text)[: translator.max_source_length] for text, _ in pairs]
-    answers = [[*translator.target.encode(target), END] for _, target in pairs if target is not None]
+    encoded = [translator.encode_pair(Pair(text, target or "")) for text, target in pairs]
+    sources = [ids[: translator.max_source_length] for ids, _ in encoded]
+    answers = [[*ids, END] for (_, ids), (_, target) in zip(encoded, pairs, strict=True) if target is not None]
     for (text, _), ids, answer in zip(pairs, sources, answers or _decode(translator, sources), strict=True):
+        source = translator.output_tokenizer(text) if translator.copies else cast(Tokenizer, translator.source)
         yield make_case(TextSide.of(text, source.pieces([*ids, END]), source.begins_word), [*ids, END], answer)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from saccade.data.batches import Pad, PairBatch, collate_pairs, pad_sources
 from saccade.data.grouping import group_by_length
 from saccade.data.sound.recordings import Recordings, pad_frames
-from saccade.data.store import Encode, Limits, Measure
+from saccade.data.store import EncodePair, Limits, Measure, encode_sides
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
@@ -20,35 +21,38 @@ from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring.metrics import BESIDE, LOWER_IS_BETTER, measure
-from saccade.training.losses import sequence_loss
 
 TOKENS = 4096
+BatchLoss = Callable[[nn.Module, PairBatch], tuple[Tensor, Tensor]]
 
 
 class Sources(NamedTuple):
-    """How the sources of held-out pairs are read: to ids, how long these are, and from many of them to a batch."""
+    """How held-out pairs are read: to ids, how long the sources are, and from many of these to a batch."""
 
-    encode: Encode
+    encode: EncodePair
     length: Measure
     pad: Pad
 
     @classmethod
-    def of_text(cls, tokenizer: Tokenizer) -> Sources:
-        return cls(tokenizer.encode, len, pad_sources)
+    def of_text(cls, translator: Translator) -> Sources:
+        return cls(translator.encode_pair, len, pad_sources)
 
     @classmethod
-    def of_sound(cls, recordings: Recordings) -> Sources:
-        return cls(recordings.encode, recordings.length, lambda rows: pad_frames([*map(recordings.load, rows)]))
+    def of_sound(cls, recordings: Recordings, target: Tokenizer) -> Sources:
+        encode = encode_sides(recordings.encode, target.encode)
+        return cls(encode, recordings.length, lambda rows: pad_frames([*map(recordings.load, rows)]))
 
 
 @final
 class Validator:
     """Greedy outputs for held-out sources, scored, and the loss of the references."""
 
-    def __init__(self, pairs: Sequence[Pair], translator: Translator, sources: Sources, *, limits: Limits) -> None:
+    def __init__(
+        self, pairs: Sequence[Pair], translator: Translator, sources: Sources, loss: BatchLoss, *, limits: Limits
+    ) -> None:
         self.pairs, self.translator = [pair for pair in pairs if pair.source and pair.target], translator
-        self.pad = sources.pad
-        encoded = [[sources.encode(pair.source), translator.target.encode(pair.target)] for pair in self.pairs]
+        self.pad, self.loss = sources.pad, loss
+        encoded = [sources.encode(pair) for pair in self.pairs]
         cut = [
             [ids[: one.most] if one.is_cut else ids for ids, one in zip(pair, limits, strict=True)] for pair in encoded
         ]
@@ -80,7 +84,7 @@ class Validator:
     def _loss(self) -> float:
         model = self.translator.model
         device = next(model.parameters()).device
-        losses = [(float(sequence_loss(model, batch.to(device))[1]), batch.num_items) for batch in self._batches()]
+        losses = [(float(self.loss(model, batch.to(device))[1]), batch.num_items) for batch in self._batches()]
         return sum(loss for loss, _ in losses) / sum(count for _, count in losses)
 
     def _batches(self) -> Iterator[PairBatch]:

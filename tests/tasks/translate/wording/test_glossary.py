@@ -134,7 +134,7 @@ def test_a_term_takes_the_place_of_what_read_its_source(run: Path) -> None:
 
 def test_what_follows_a_term_is_neither_its_end_nor_what_it_replaced(translator: Translator, tmp_path: Path) -> None:
     def follow(run: Translator, prefix: str, output: str, replaced: set[str]) -> str | None:
-        text = run.replace_text(SourceText("a", [], "", [], 0, "a", ()), "a b", Wording())
+        text = run.replace_text(SourceText("a", [], "", [], 0, "a", (), run.target), "a b", Wording())
         text = text._replace(prefix=prefix, prefix_ids=run.target.encode(prefix))
         ids = run.target.encode(output)
         one = InsistedOutput(text, Hypothesis(-1.0, ids, [-0.1] * (len(ids) + 1)))

@@ -1,7 +1,7 @@
 // Pure functions over the JSON of an insight (docs/look.md): which map to show, with which words on its two sides.
 
 export const VIEWS = ["aligning", "weights", "mean", "maximum", "rollout", "flow", "norms"];
-const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in which they are offered
+const KINDS = ["cross", "copy", "pooling", "encoder", "decoder"]; // in the order in which they are offered
 
 /** Return the two sides of a kind of attention (or of a view): queries and keys. */
 export function sides(insight, kind) {

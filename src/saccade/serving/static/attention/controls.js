@@ -3,7 +3,7 @@
 import { choice, make } from "../parts/dom.js";
 
 export const KINDS = {
-  cross: "Output reads source", encoder: "Source reads source", decoder: "Output reads output", pooling: "Label reads words",
+  cross: "Output reads source", copy: "Output copies source", encoder: "Source reads source", decoder: "Output reads output", pooling: "Label reads words",
 };
 export const VIEWS = {
   aligning: "The head that aligns", weights: "One head", mean: "Mean of heads", maximum: "Maximum of heads", rollout: "Rollout", flow: "Flow", norms: "Norms of one head",

@@ -87,9 +87,9 @@ class Reliability(NamedTuple):
 def judge(translator: Translator, results: Sequence[TranslationResult], references: Sequence[str]) -> Judged:
     """Find the words that are right: their references have them too, in the same order."""
     p, right, counts = list[Floats](), list[Floats](), list[int]()
-    tokenizer = translator.target
     for result, reference in zip(results, references, strict=True):
         found = read_words(result, translator.output_side(result))
+        tokenizer = translator.output_tokenizer(reference)
         if found.words:
             words = TextSide.of(reference, tokenizer.pieces(tokenizer.encode(reference)), tokenizer.begins_word).words
             p.append(found.p)

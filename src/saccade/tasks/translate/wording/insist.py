@@ -76,7 +76,7 @@ def _search_on(translator: Translator, texts: Sequence[_Forced], search: Search)
         for row, one in enumerate(found)
         if (piece := find_next_piece(translator, one, texts[row].replaced)) is not None
     }
-    again = [_lengthen(translator.target, given[row], piece) for row, piece in mended.items()]
+    again = [_lengthen(given[row], piece) for row, piece in mended.items()]
     for row, text, best in zip(mended, again, search(again) if again else [], strict=True):
         found[row] = InsistedOutput(text, best)
     return found
@@ -96,15 +96,15 @@ def find_next_piece(translator: Translator, one: InsistedOutput, replaced: froze
         return _find_other_word(translator, one.text)
     if output[len(prefix) :].split()[0].lower() not in replaced:
         return None
-    pieces = translator.target.pieces(one.found.ids)
+    pieces = one.text.target.pieces(one.found.ids)
     later = range(place + 1, len(pieces))
-    return next((one.found.ids[at] for at in later if _begins(translator.target, pieces[at])), None)
+    return next((one.found.ids[at] for at in later if _begins(one.text.target, pieces[at])), None)
 
 
 @torch.no_grad()
 def _find_other_word(translator: Translator, text: SourceText) -> int | None:
     """Return the likeliest piece behind what an output must begin with that begins another word, or is a mark."""
-    tokenizer, ids = translator.target, text.prefix_ids
+    tokenizer, ids = text.target, text.prefix_ids
     step_V = _log_p(translator, text, [[*ids, END]])[0, len(ids)]
     ranked = (index for index in step_V.argsort(descending=True).tolist() if index > UNKNOWN)
     return next((index for index in ranked if _begins(tokenizer, tokenizer.pieces([index])[0])), None)
@@ -114,8 +114,9 @@ def _begins(tokenizer: Tokenizer, piece: str) -> bool:
     return tokenizer.begins_word(piece) or not re.search(r"\w", piece)
 
 
-def _lengthen(tokenizer: Tokenizer, text: SourceText, index: int) -> SourceText:
+def _lengthen(text: SourceText, index: int) -> SourceText:
     """Return the text, its prefix longer by a piece."""
+    tokenizer = text.target
     space = " " if tokenizer.begins_word(tokenizer.pieces([index])[0]) else ""
     return text._replace(
         prefix=f"{text.prefix}{space}{tokenizer.decode([index])}", prefix_ids=[*text.prefix_ids, index]
@@ -204,8 +205,7 @@ def _find_missing(
 
 
 def _read(translator: Translator, one: InsistedOutput, result: TranslationResult) -> OutputReading:
-    tokenizer = cast(Tokenizer, translator.source)
-    source = TextSide.of(one.text.spelt, tokenizer.pieces(one.text.ids), tokenizer.begins_word)
+    source = translator.source_side(one.text)
     output = TextSide.of(result.text, result.pieces, translator.target.begins_word)
     return read_words(source, output, translator.align_output(*one))
 
@@ -250,7 +250,7 @@ def _force(translator: Translator, one: InsistedOutput, place: _Place) -> Source
     if not place.left.strip() and translator.to_result(*one).text[:1].isupper():
         target = target[:1].upper() + target[1:]
     is_spaced = not place.left or place.left.endswith(" ")
-    own = spell(translator.target, target, is_spaced=is_spaced, is_first=not place.left)
+    own = spell(one.text.target, target, is_spaced=is_spaced, is_first=not place.left)
     ids, left = one.found.ids[: place.piece], place.left
     if (better := _change_word_before(translator, one, place, own)) is not None:
         ids, left = better
@@ -274,7 +274,7 @@ def _change_word_before(
     The likeliest words of one piece are tried: articles and the like, which agree with what follows.
     """
     ids = one.found.ids[: place.piece]
-    words = TextSide.of("", translator.target.pieces(ids), translator.target.begins_word)
+    words = TextSide.of("", one.text.target.pieces(ids), translator.target.begins_word)
     if not ids or len(words.words) != place.word or not words.words[-1].isalpha():
         return None
     first = words.word_of_piece.index(len(words.words) - 1)
@@ -282,7 +282,7 @@ def _change_word_before(
         return None
     step_V = _log_p(translator, one.text, [[*ids[:first], *own]])[0, first]
     best = step_V.topk(min(OTHERS, len(step_V))).indices.tolist()
-    others = [[index] for index in best if _is_word(translator.target, index)]
+    others = [[index] for index in best if _is_word(one.text.target, index)]
     rows = [[*ids[:first], *word, *own] for word in (ids[first:], *others)]
     step_NTV = _log_p(translator, one.text, rows)
     scores = [_score(step_TV, row, first) for step_TV, row in zip(step_NTV, rows, strict=True)]
@@ -291,7 +291,7 @@ def _change_word_before(
         return None
     left = place.left.rstrip()[: -len(words.words[-1])] if place.left.rstrip().endswith(words.words[-1]) else None
     word = others[chosen - 1]
-    return None if left is None else ([*ids[:first], *word], f"{left}{translator.target.decode(word)} ")
+    return None if left is None else ([*ids[:first], *word], f"{left}{one.text.target.decode(word)} ")
 
 
 def _is_word(tokenizer: Tokenizer, index: int) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 from saccade.data.text.placeholders import Stripped, find_placeholders, take_out
-from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, TextSide
@@ -64,7 +63,7 @@ class TermWriter:
         ]
         again = self.write([texts[row] for row in changed])
         read = [
-            texts[row]._replace(prefix=best[0].text, prefix_ids=self.translator.target.encode(best[0].text))
+            texts[row]._replace(prefix=best[0].text, prefix_ids=texts[row].target.encode(best[0].text))
             for row, best in zip(changed, again, strict=True)
         ]
         for row, (best, *others), seen in zip(changed, again, look(read, True), strict=True):
@@ -121,8 +120,7 @@ class TermWriter:
         return found
 
     def _put_back(self, one: InsistedOutput, stripped: Stripped) -> TranslationResult:
-        translator, result, tokenizer = self.translator, self._finish(one), cast(Tokenizer, self.translator.source)
-        source = TextSide.of(one.text.spelt, tokenizer.pieces(one.text.ids), tokenizer.begins_word)
+        translator, result, source = self.translator, self._finish(one), self.translator.source_side(one.text)
         output = TextSide.of(result.text, result.pieces, translator.target.begins_word)
         reading = read_words(source, output, translator.align_output(*one))
         placeholders = stripped.placeholders

@@ -1,0 +1,1 @@
+"""What a model copies: its loss, and what is told of it."""
