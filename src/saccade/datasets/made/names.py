@@ -4,61 +4,13 @@ from __future__ import annotations
 
 import random
 
-BEGINNINGS = tuple(
-    [
-        "Ba",
-        "Da",
-        "Fe",
-        "Go",
-        "Hi",
-        "Ju",
-        "Ka",
-        "Lo",
-        "Me",
-        "Ni",
-        "Po",
-        "Ru",
-        "Se",
-        "To",
-        "Vi",
-        "Zu",
-        "Bre",
-        "Kla",
-        "Ste",
-        "Tri",
-    ]
-)
-MIDDLES = tuple(
-    [
-        "la",
-        "mi",
-        "ne",
-        "ro",
-        "su",
-        "ta",
-        "ve",
-        "ko",
-        "di",
-        "ba",
-        "fu",
-        "gi",
-        "lu",
-        "me",
-        "no",
-        "ri",
-        "sa",
-        "te",
-        "vo",
-        "ku",
-    ]
-)
-ENDINGS = tuple(
-    ["nen", "mar", "lo", "ta", "vik", "ras", "del", "na", "ko", "sin", "bert", "lia", "dor", "mus", "rik", "ven"]
-)
+BEGINNINGS = ("Ba", "Bre", "Da", "Fe", "Go", "Hi", "Ju", "Ka", "Kla", "Lo", "Me", "Ni", "Po", "Ru", "Se", "Ste", "Zu")
+MIDDLES = ("la", "mi", "ne", "ro", "su", "ta", "ve", "ko", "di", "ba", "fu", "gi", "lu", "me", "no", "ri", "sa", "vo")
+ENDINGS = ("nen", "mar", "lo", "ta", "vik", "ras", "del", "na", "ko", "sin", "bert", "lia", "dor", "mus", "rik", "ven")
 
 
 def draw_name(dice: random.Random) -> str:
-    """Draw one of 2.7 million names."""
+    """Draw one of 1.7 million names."""
     middle = "".join(dice.choice(MIDDLES) for _ in range(dice.randint(2, 3)))
     return f"{dice.choice(BEGINNINGS)}{middle}{dice.choice(ENDINGS)}"
 
