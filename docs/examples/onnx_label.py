@@ -4,6 +4,7 @@ saccade export runs/reviews onnx reviews-onnx
 python docs/examples/onnx_label.py reviews-onnx < texts.txt
 
 A model of dialogues reads its lines as one dialogue; a blank line ends it, and a line may be `speaker TAB text`.
+A line of a model of documents is one document, with a TAB between its sentences.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ class Classifier:
         if self.config["context"] and not line.strip():
             self.before = []
             return ""
-        self.before = [*self.before, (" ".join(speaker.split()), self.encode(text))][-self.config["context"] - 1 :]
+        if "max_sentences" in self.config:
+            self.before = [("", ids) for ids in self.encode_document(line)]
+        else:
+            told = [*self.before, (" ".join(speaker.split()), self.encode(text)[: self.config["max_length"]])]
+            self.before = told[-self.config["context"] - 1 :]
         logits = self.model(self.gather(), "logits")[0]
         if "threshold" in self.config:  # several labels at once
             share = 1 / (1 + np.exp(-logits))
@@ -69,7 +74,14 @@ class Classifier:
         if self.config["split_punctuation"]:
             words = re.findall(r"\w+(?:[-'’]\w+)*|[^\w\s]", " ".join(words))
         spelled = " ".join(words).lower() if self.config["lowercase"] else " ".join(words)
-        return (self.tokenizer.encode(spelled) or [self.config["end"]])[: self.config["max_length"]]
+        return self.tokenizer.encode(spelled) or [self.config["end"]]
+
+    def encode_document(self, line: str) -> list[list[int]]:
+        """Return the ids of each sentence; a long one is read in parts."""
+        most, sentences = self.config["max_length"], [one for one in line.split("\t") if one.strip()] or [""]
+        encoded = (self.encode(sentence) for sentence in sentences)
+        parts = [ids[start : start + most] for ids in encoded for start in range(0, len(ids), most)]
+        return parts[: self.config["max_sentences"]]
 
     def gather(self) -> Arrays:
         """Return the last texts as one window."""

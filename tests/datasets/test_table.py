@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import gzip
+import itertools
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from saccade.datasets import europarl, flickr8k, prepare
+from saccade.datasets import europarl, flickr8k, movie_reviews, prepare
 from saccade.datasets.bring import bring
 from saccade.datasets.dataset import PublicData
 from saccade.datasets.material import Material
@@ -49,7 +52,7 @@ def test_recipes_find_what_their_data_set_brings(recipe: Any) -> None:
     for path in paths:
         _, name, file = path.split("/")
         assert name == recipe.data
-        assert file in DATASETS[name].files, path
+        assert fnmatch.filter(DATASETS[name].files, file), path
 
 
 def test_every_data_set_is_for_a_recipe() -> None:
@@ -84,6 +87,25 @@ def test_files_of_the_original_names_become_those_of_the_recipe(name: str, tmp_p
         assert (b"\n\nend" in found) == (name == "wnut17")  # blank lines become empty
     for download, (ending, *_) in zip(one.downloads, names.values(), strict=False):
         assert download.name == ending or download.name.endswith(".tgz")
+
+
+def test_reviews_become_folds_with_a_sentence_a_line(tmp_path: Path) -> None:
+    for label, number in itertools.product(("neg", "pos"), range(0, 1000, 50)):
+        path = tmp_path / "movie_reviews" / label / f"cv{number:03}_12345.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"a caf\u00e9 , {number} . \n\n it  is {label} .\n".encode("latin-1"))
+    movie_reviews.write_movie_reviews(Material(tmp_path), tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(movie_reviews.FOLDS)
+    rows = [
+        json.loads(line) for line in gzip.decompress((tmp_path / "out" / "fold_3.jsonl.gz").read_bytes()).splitlines()
+    ]
+    assert rows[0] == {"label": "neg", "sentences": ["a caf\u00e9 , 300 .", "it is neg ."]}
+    assert [row["label"] for row in rows] == ["neg", "neg", "pos", "pos"]
+    path.rename(path.with_name("cv0.txt"))
+    for one in tmp_path.glob("movie_reviews/*/cv4*"):
+        one.unlink()
+    with pytest.raises(UserError, match=r"there is no \(neg\|pos\)/cv4<number>_<number>.txt in it"):
+        movie_reviews.write_movie_reviews(Material(tmp_path), tmp_path / "out")
 
 
 def test_dialogues_become_columns(tmp_path: Path) -> None:

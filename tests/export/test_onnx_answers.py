@@ -11,9 +11,21 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from exports import CAPTIONS, EMBEDDED, LABELS, captioner, classifier, encoder, pictures, sentences, tagger, texts
+from exports import (
+    CAPTIONS,
+    EMBEDDED,
+    LABELS,
+    captioner,
+    classifier,
+    documents,
+    encoder,
+    pictures,
+    sentences,
+    tagger,
+    texts,
+)
 from saccade.attention import NORMALIZERS, SCORES
-from saccade.data.labels.labelled import Spelling
+from saccade.data.labels.labelled import Spelling, Text
 from saccade.data.tags.spans import allowed_pairs
 from saccade.decoding import Stepper
 from saccade.export.onnx.write import write
@@ -21,6 +33,7 @@ from saccade.export.proof import Proof, search_ours
 from saccade.export.write import export
 from saccade.layers.dialogue import AttentionContext, RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, StructuredPooling
+from saccade.models.classifier import DocumentReader
 from saccade.tasks.base import Portable, PortablePass, ScoredSet
 from saccade.tasks.texts import LongTextWarning
 
@@ -75,6 +88,22 @@ def test_texts_before_are_read_too(tmp_path: Path, context: str) -> None:
     before = AttentionContext(14, longest=4) if context == "attention" else RecurrentContext(14, 6, cell=context)
     model = classifier(encoder("gru"), MaxPooling(14), before, context=3)
     check(prove(model.portable(), texts(), tmp_path), 39, {"logits", "attention"})
+
+
+@pytest.mark.parametrize("kind", ["gru", "bag", "transformer"])
+@pytest.mark.parametrize("pooling", [MeanPooling, LastPooling, AttentionPooling])
+def test_documents_are_read_by_their_sentences(tmp_path: Path, kind: str, pooling: Any) -> None:
+    over = encoder(kind, 14, **({"named": None} if kind == "transformer" else {}))
+    model = classifier(
+        encoder("gru"),
+        AttentionPooling(14),
+        document=DocumentReader(over, pooling(over.width)),
+        max_length=5,
+        max_sentences=8,
+    )
+    proof = prove(model.portable(), documents(), tmp_path)
+    check(proof, 24, {"logits", "attention"} | ({"sentence_attention"} if pooling is not LastPooling else set()))
+    assert proof.found["answers"]["same"] == 24
 
 
 def test_several_labels_at_once(tmp_path: Path) -> None:
@@ -145,6 +174,17 @@ def run_example(name: str, folder: Path, lines: list[str], *arguments: str) -> l
 SAID = ["Fine, a b? c d", "A\tdull", "", "B\ta A b", "A\tpoor a c", "B\tk", "A\tz"]
 
 
+def test_the_example_labels_documents_without_torch(tmp_path: Path) -> None:
+    reader = DocumentReader(encoder("gru"), AttentionPooling(14))
+    model = classifier(encoder("bag"), MeanPooling(EMBEDDED), document=reader, max_length=4, max_sentences=3)
+    model = replace(model, spelling=Spelling(lowercase=True, split_punctuation=True))
+    write(model.portable(), tmp_path, "float32")
+    given = [[], ["a b"], ["a, b", "A c! d e f z"]]
+    found = run_example("onnx_label.py", tmp_path, ["\t".join(sentences) for sentences in given])
+    ours = model.predict([Text("\n".join(sentences)) for sentences in given])
+    assert found == [f"{one.label} {one.probability:.3f}" for one in ours]
+
+
 @pytest.mark.parametrize("kind", ["plain", "dialogue", "several"])
 def test_the_example_labels_the_same_without_torch(tmp_path: Path, kind: str) -> None:
     before = RecurrentContext(14, 6) if kind == "dialogue" else None
@@ -165,9 +205,9 @@ def test_the_example_labels_the_same_without_torch(tmp_path: Path, kind: str) ->
     assert [line for line in found if line or kind != "dialogue"] == shown
 
 
-@pytest.mark.parametrize("documents", [False, True])
-def test_the_example_tags_the_same_without_torch(tmp_path: Path, documents: bool) -> None:
-    model = tagger("gru", documents=documents, allowed=ALLOWED_BIO)
+@pytest.mark.parametrize("has_documents", [False, True])
+def test_the_example_tags_the_same_without_torch(tmp_path: Path, has_documents: bool) -> None:
+    model = tagger("gru", documents=has_documents, allowed=ALLOWED_BIO)
     lines = ["Anna c4 bee DD anna ANNA", "ß " + "xy" * 30, "e-f"]
     write(model.portable(), tmp_path, "float32")
     wanted = "".join(f"{one.line()}\n" for one in model.predict(lines)).splitlines()

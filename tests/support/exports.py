@@ -157,7 +157,17 @@ def texts(count: int = 37) -> list[Text]:
     ]
 
 
-def classifier(read: TextEncoder, pooling: Any, before: Any = None, **more: Any) -> Classifier:
+def documents(count: int = 23) -> list[Text]:
+    """Draw documents of several sentences, a line each, some of them long; one is blank."""
+    draw = random.Random(5)
+    drawn = [
+        "\n".join(" ".join(draw.choices(LETTERS, k=draw.randint(1, 13))) for _ in range(draw.randint(1, 6)))
+        for _ in range(count)
+    ]
+    return [Text(text, draw.choice(LABELS)) for text in ["", *drawn]]
+
+
+def classifier(read: TextEncoder, pooling: Any, before: Any = None, document: Any = None, **more: Any) -> Classifier:
     network = TextClassifier(
         vocabulary=WORDS.size,
         embedding_width=EMBEDDED,
@@ -165,6 +175,7 @@ def classifier(read: TextEncoder, pooling: Any, before: Any = None, **more: Any)
         encoder=read,
         pooling=pooling,
         context=before,
+        document=document,
     )
     columns = LabelColumns(separator=more.pop("separator", None))
     return Classifier(shake(network), WORDS, LABELS, Spelling(), columns, **more)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saccade.datasets import europarl, flickr8k, prepare
+from saccade.datasets import europarl, flickr8k, movie_reviews, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
 from saccade.datasets.made import bookings, dialling, digits, facts, gifts, mails, phrasebook, reviews, stories
 
@@ -109,6 +109,19 @@ DATASETS: dict[str, DataSet] = {
             },
             prepare.to_utf8,
         ),
+    ),
+    "movie_reviews": PublicData(
+        what="2,000 long film reviews, positive or negative, in ten folds",
+        size="3 MB",
+        files=dict.fromkeys(movie_reviews.FOLDS),
+        licence="not stated; research (Pang & Lee 2004)",
+        home="https://www.cs.cornell.edu/people/pabo/movie-review-data",
+        downloads=(
+            Download(
+                f"{GITHUB}/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28/packages/corpora/movie_reviews.zip"
+            ),
+        ),
+        prepare=movie_reviews.write_movie_reviews,
     ),
     "trec": PublicData(
         what="5,452 questions, by the type of their answer",

@@ -27,7 +27,7 @@ class Pooled(NamedTuple):
 class WeighedPooling(nn.Module):
     """A pooling whose weights can be recorded; its hops are heads, and its one query is the label's."""
 
-    kind = "pooling"
+    kind: str | None = "pooling"
 
     def value_norms(self, memory_BSD: Tensor, *_: Tensor) -> Tensor:
         """Return the lengths of the vectors that are pooled, [B, 1, S]."""

@@ -100,8 +100,8 @@ def test_a_server_answers_and_shows_what_was_read(folder: Path) -> None:
 
 @pytest.mark.usefixtures("quick_start")
 def test_a_killed_training_ends_with_the_same_weights(folder: Path) -> None:
-    short = ("training.max_steps=8", "training.save_every=3", "training.warmup_steps=2", "model.story=recurrent")
-    short += ("training.swap=[[Mary, John, Ruth]]",)
+    training = ("max_steps=8", "save_every=3", "warmup_steps=2", "swap=[[Mary, John, Ruth]]")
+    short = [*(f"training.{one}" for one in training), "model.story=recurrent"]
     found = call("train", folder / "answer.yaml", *short, "--verify-resume", "--kills", 1)
     assert found.exit_code == 0, found.output
     assert "the same" in found.output

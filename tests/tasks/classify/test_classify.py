@@ -27,6 +27,7 @@ from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.tasks.classify.loss import Objective, class_weights, classify_loss, negative_log_likelihood
 from saccade.tasks.classify.predictor import Classifier, measure
 from saccade.tasks.classify.result import KeyTerm, rank_terms
+from saccade.tasks.classify.words import number_words
 from saccade.tasks.texts import LongTextWarning
 
 SENTENCES = ["The cat sat , on the mat .", "A dog barked at the cat !", "Mice run .", "Nothing moved at all ."]
@@ -130,7 +131,7 @@ def test_the_weights_of_pieces_are_summed_into_words(kind: str) -> None:
         assert one.attention is not None
         assert one.attention.shape == (1, len(text.split()))
         assert sum(one.weights) == pytest.approx(1.0, rel=1e-5)
-        words = model._words_of_pieces(text.split())
+        words = number_words(text.split(), model.spelling, model.tokenizer)
         pieces = [model.encode(word) for word in text.split()]
         assert len(words) == len(model.encode(text))
         if kind != "characters":

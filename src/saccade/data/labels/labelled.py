@@ -34,6 +34,10 @@ LABEL_HEADERS = {
 TEXT_HEADERS = {"text", "sentence", "review", "content", "message", "utterance", "document", "comment", "tweet", "x"}
 
 
+class Lines(str):
+    """Sentences, one a line: the only texts whose lines are kept."""
+
+
 class Text(NamedTuple):
     """A text to classify; its label, dialogue and speaker are empty where they are not known.
 
@@ -141,7 +145,9 @@ def _read_table(path: Path, columns: LabelColumns, needs_label: bool) -> Iterato
 
 
 def _as_text(columns: LabelColumns, place: str, key: str, value: Any) -> str:
-    """Return a value of JSON as text; a list of labels as other files write it, with separators."""
+    """Return a value of JSON as text; a list of labels as other files write it, with separators; sentences as lines."""
+    if key == columns.text and isinstance(value, list):
+        return Lines("\n".join(as_text(place, key, one) for one in value))
     if key != columns.label or not isinstance(value, list):
         return as_text(place, key, value)
     separator = columns.separator
@@ -170,12 +176,16 @@ def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterat
             yield _check_text(path, number, {"label": label, "text": text}, columns, needs_label)
 
 
+def _clean(value: str) -> str:
+    return "\n".join(filter(None, map(clean, value.split("\n")))) if isinstance(value, Lines) else clean(value)
+
+
 def _is_header(label: str, text: str) -> bool:
     return label.strip().casefold() in LABEL_HEADERS and text.strip().casefold() in TEXT_HEADERS
 
 
 def _check_text(path: Path, number: int, values: dict[str, str], columns: LabelColumns, needs_label: bool) -> Text:
-    cleaned = {name: clean(value) for name, value in values.items()}
+    cleaned = {name: _clean(value) for name, value in values.items()}
     if needs_label and columns.separator is None and not cleaned["label"]:
         raise UserError(f"{path}:{number}: there is no label")
     return Text(**{**cleaned, "label": columns.tidy(cleaned.get("label", ""))})

@@ -59,6 +59,10 @@ class EncodedTexts:
     def num_cut(self) -> int:
         return int(self.is_cut.sum())
 
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_N)
+
     def __len__(self) -> int:
         return len(self.label)
 
@@ -121,14 +125,14 @@ def encode_texts(
     separator: str | None = None,
 ) -> EncodedTexts:
     """Encode texts as ids. A long text is cut, and a blank one becomes </s>, so that it has a vector."""
-    number, speakers = {label: index for index, label in enumerate(labels)}, dict[str, int]()
+    speakers = dict[str, int]()
     rows, label, speaker, first = [], list[int | list[bool]](), list[int](), list[int]()
     dialogue, is_cut = "", list[bool]()
     for index, text in enumerate(texts):
         ids = encode(text.text) or [END]
         is_cut.append(len(ids) > max_length)
         rows.append(np.asarray(ids[:max_length], np.int32))
-        label.append(number.get(text.label, NO_LABEL) if separator is None else _mark(text.label, labels, separator))
+        label.append(number_labels(text.label, labels, separator))
         speaker.append(speakers.setdefault(text.speaker, len(speakers)) if text.speaker else -1)
         goes_on = index > 0 and text.dialogue != "" and text.dialogue == dialogue
         first.append(first[-1] if goes_on else index)
@@ -139,7 +143,12 @@ def encode_texts(
     return EncodedTexts(np.concatenate(rows), start, **arrays, context=context, is_cut=np.asarray(is_cut, bool))
 
 
-def _mark(label: str, labels: Sequence[str], separator: str) -> list[bool]:
-    """Return for each label whether the text has it; one that nobody knows is left out."""
+def number_labels(label: str, labels: Sequence[str], separator: str | None) -> int | list[bool]:
+    """Return the number of a text's label; of several, for each label whether the text has it.
+
+    One that nobody knows is left out.
+    """
+    if separator is None:
+        return labels.index(label) if label in labels else NO_LABEL
     own = set(split_labels(label, separator))
     return [one in own for one in labels]

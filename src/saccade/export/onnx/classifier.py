@@ -15,15 +15,16 @@ from saccade.export.onnx.text_encoder import EncodedText, encode_text, pick_last
 from saccade.export.projections import read_affine
 from saccade.layers.dialogue import AttentionContext, Context
 from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, StructuredPooling
-from saccade.models.classifier import TextClassifier
+from saccade.models.classifier import DocumentReader, TextClassifier
 
 Pool = tuple[str, str | None]  # a vector for each text [B, D], and weights [B, r, S]
 
 
 def make_classifier(network: TextClassifier) -> bytes:
-    """Write the graph: ids [U, S] of texts, and windows [B, W] of them if there is a context."""
+    """Write the graph: ids [U, S] of texts, and windows [B, W] of them if there is a context; of documents likewise."""
     graph = Graph()
-    rows = "batch" if network.context is None else "texts"
+    rows = "batch" if network.context is None and network.document is None else "texts"
+    weight_rows = "batch" if network.document is None else rows
     ids = graph.input("ids", np.int64, [rows, "source"])
     length = graph.input("length", np.int64, [rows])
     x = graph("Gather", graph.constant(network.embedding.weight), ids)
@@ -32,10 +33,14 @@ def make_classifier(network: TextClassifier) -> bytes:
     if network.context is not None:
         vector, own_B = _read_windows(graph, network, network.context, vector)
         weight = weight if weight is None else graph("Gather", weight, own_B)
+    if network.document is not None:
+        vector, sentence_weight = _read_documents(graph, network.document, vector)
+        if sentence_weight is not None:
+            graph.output("sentence_attention", sentence_weight, np.float32, ["batch", "sentence_hops", "window"])
     logits = graph.affine(vector, read_affine(network.output))
     graph.output("logits", logits, np.float32, ["batch", network.output.out_features])
     if weight is not None:
-        graph.output("attention", weight, np.float32, ["batch", "hops", "source"])
+        graph.output("attention", weight, np.float32, [weight_rows, "hops", "source"])
     put_encoder_weights(graph, network.encoder, encoded.weights, rows)
     return graph.to_bytes()
 
@@ -111,6 +116,14 @@ def _read_windows(graph: Graph, network: TextClassifier, context: Context, vecto
         _, hidden = read_steps(graph, context.layers, window_BWD, length)
         seen = graph("Gather", hidden[0], graph.number(-1), axis=1)
     return graph("Concat", seen, graph("Gather", vector_UD, own_B), axis=-1), own_B
+
+
+def _read_documents(graph: Graph, reader: DocumentReader, vector_UD: str) -> Pool:
+    """Return a vector for each document, and the weights of its sentences."""
+    window = graph.input("window", np.int64, ["batch", "window"])
+    length = graph.input("window_length", np.int64, ["batch"])
+    encoded = encode_text(graph, reader.encoder, graph("Gather", vector_UD, window), length)
+    return _POOLINGS[type(reader.pooling)](graph, reader.pooling, encoded, _within(graph, window, length))
 
 
 def _attend_to_window(graph: Graph, context: AttentionContext, window_BWD: str, length: str) -> str:

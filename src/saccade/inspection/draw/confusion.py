@@ -191,9 +191,9 @@ class LabelCounts:
         return _render_scores(self.by_label())
 
 
-def shade_words(words: Sequence[str], weights: Sequence[float]) -> Markup:
-    """Render a text as HTML with a darker shade for a greater weight; the greatest has the full shade."""
-    most = max(weights, default=0.0) or 1.0
+def shade_words(words: Sequence[str], weights: Sequence[float], *, most: float | None = None) -> Markup:
+    """Render a text as HTML with a darker shade for a greater weight; `most`, or the greatest, has the full shade."""
+    most = (max(weights, default=0.0) if most is None else most) or 1.0
     span = Markup('<span style="background:rgb(var(--accent) / {:.2f});border-radius:3px" title="{:.1f}%">{}</span>')
     return Markup(" ").join(
         span.format(0.6 * weight / most, 100 * weight, word) for word, weight in zip(words, weights, strict=True)

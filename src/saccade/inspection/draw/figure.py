@@ -41,7 +41,7 @@ def open_picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE | {"font.family": _list_fonts()}), _warn_once(path):
+    with mpl.rc_context(STYLE | {"font.family": list_fonts()}), _warn_once(path):
         figure = Figure(figsize=size, layout="constrained", dpi=150)
         FigureCanvasAgg(figure)
         yield figure
@@ -56,7 +56,8 @@ def make_colour_map() -> Any:
     return LinearSegmentedColormap.from_list("weights", RAMP)
 
 
-def _list_fonts() -> list[str]:
+def list_fonts() -> list[str]:
+    """Return the fonts that are installed."""
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}

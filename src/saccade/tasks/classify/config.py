@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,6 +26,7 @@ from saccade.config.base import (
 )
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.labels import labelled
+from saccade.data.labels.documents import ReadingLimits
 from saccade.data.labels.labelled import Spelling
 from saccade.models.text_encoder import BagEncoder, TextEncoder, TransformerTextEncoder
 from saccade.tasks.base import RequestOptions
@@ -84,7 +85,14 @@ class ClassifyData(LabelledFiles):
     context: Annotated[int, Field(ge=0)] = Field(
         default=0, description="How many texts before it in its dialogue a text sees."
     )
-    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
+    max_length: Positive = Field(
+        default=256,
+        description="A longer text is cut to so many tokens, and counted. Where texts are documents (model.sentences), "
+        "a longer sentence is read in parts of so many.",
+    )
+    max_sentences: Positive = Field(
+        default=128, description="Of a longer document only the first so many sentences are read, and it is counted."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> ClassifyData:
@@ -110,19 +118,82 @@ class ClassifyTokenizer(Section):
     grow: Grow = 0
 
 
-class ClassifierModel(Section):
-    """What every classifier has: how words begin, how a text becomes one vector, and how it sees those before it."""
+class PoolingFields(Section):
+    """How vectors become one, of a text's tokens or of a document's sentences."""
 
-    embedding_width: Positive = Field(default=128, description="Of a token's vector.")
     pooling: Literal["mean", "last", "max", "attention", "structured"] = Field(
-        default="attention", description="How the vectors of a text's tokens become one."
+        default="attention", description="How the vectors of a text's tokens (or of sentences) become one."
     )
-    pooling_score: ScoreName = Field(default="additive", description="How attention pooling's query asks a token.")
+    pooling_score: ScoreName = Field(
+        default="additive", description="How attention pooling's query asks a token (or a sentence)."
+    )
     pooling_normalizer: NormalizerName = "softmax"
     num_hops: Positive = Field(default=4, description="Of structured self-attention: how many weighted sums.")
     hop_width: Positive = Field(default=64, description="Of its hidden layer.")
+
+    @model_validator(mode="after")
+    def _refuse_what_has_no_effect(self) -> Self:
+        only = {
+            "pooling_score": "attention",
+            "pooling_normalizer": "attention",
+            "num_hops": "structured",
+            "hop_width": "structured",
+        }
+        refuse_unused(self, {name: ("pooling", needed) for name, needed in only.items()})
+        return self
+
+
+def refuse_unused(section: Section, only: dict[str, tuple[str, str]]) -> None:
+    """Refuse fields that are given, though another field isn't what they are for."""
+    for name, (other, needed) in only.items():
+        value, default = getattr(section, name), type(section).model_fields[name].default
+        if value != default and getattr(section, other) != needed:
+            raise ValueError(f"{name}: {value!r} given; it has no effect with {other}: {getattr(section, other)}")
+
+
+class RecurrentSentences(RecurrentFields, PoolingFields):
+    """Reads the sentences of a document one after the other."""
+
+    kind: Literal["recurrent"] = "recurrent"
+
+    def encoder(self, input_width: int, dropout: float, most: int) -> TextEncoder:
+        del most
+        return self.layers(input_width, num_layers=self.num_layers, dropout=dropout)
+
+
+class TransformerSentences(TransformerFields, PoolingFields):
+    """Reads all sentences at once."""
+
+    kind: Literal["transformer"]
+
+    def encoder(self, input_width: int, dropout: float, most: int) -> TextEncoder:
+        sizes = self.block_sizes(dropout)
+        return TransformerTextEncoder(input_width, sizes, num_layers=self.num_layers, max_length=most, kind=None)
+
+
+class BagSentences(PoolingFields):
+    """Reads sentences in no order."""
+
+    kind: Literal["bag"]
+
+    def encoder(self, input_width: int, dropout: float, most: int) -> TextEncoder:
+        del dropout, most
+        return BagEncoder(input_width)
+
+
+class ClassifierModel(PoolingFields):
+    """What every classifier has: how words begin, how a text becomes one vector, and how it sees those before it."""
+
+    embedding_width: Positive = Field(default=128, description="Of a token's vector.")
     hop_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.1, description="How much the loss minds that hops look at the same tokens (Lin 2017: 1)."
+    )
+    sentences: (
+        Annotated[RecurrentSentences | TransformerSentences | BagSentences, Field(discriminator="kind")] | None
+    ) = Field(
+        default=None,
+        description="Texts are documents: the model reads the words of each sentence, and this the sentences. None: a "
+        "text is read as one.",
     )
     context: Literal["rnn", "gru", "lstm", "attention"] = Field(
         default="gru", description="What reads the vectors of a dialogue's last texts (data.context)."
@@ -133,20 +204,18 @@ class ClassifierModel(Section):
     embedding_dropout: Share = 0.0
     dropout: Share = Field(default=0.3, description="Of a text's vector, and between layers.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_sentences(cls, given: object) -> object:
+        """What reads sentences is recurrent, if it doesn't say its kind."""
+        return fill_kind(given, "sentences", "recurrent")
+
     @model_validator(mode="after")
-    def _refuse_what_has_no_effect(self) -> ClassifierModel:
-        only = {
-            "pooling_score": ("pooling", "attention"),
-            "pooling_normalizer": ("pooling", "attention"),
-            "num_hops": ("pooling", "structured"),
-            "hop_width": ("pooling", "structured"),
-            "hop_penalty": ("pooling", "structured"),
-            "context_score": ("context", "attention"),
-        }
-        for name, (other, needed) in only.items():
-            value, default = getattr(self, name), type(self).model_fields[name].default
-            if value != default and getattr(self, other) != needed:
-                raise ValueError(f"{name}: {value!r} given; it has no effect with {other}: {getattr(self, other)}")
+    def _refuse_context(self) -> Self:
+        refuse_unused(self, {"context_score": ("context", "attention")})
+        poolings = (self.pooling, None if self.sentences is None else self.sentences.pooling)
+        if self.hop_penalty != type(self).model_fields["hop_penalty"].default and "structured" not in poolings:
+            raise ValueError(f"hop_penalty: {self.hop_penalty} given; it has no effect with pooling: {self.pooling}")
         return self
 
 
@@ -225,6 +294,12 @@ class ClassifyConfig(RunSection):
     training: ClassifyTraining = ClassifyTraining()
     decoding: ClassifyDecoding = ClassifyDecoding()
 
+    @property
+    def limits(self) -> ReadingLimits:
+        """How much of a text is read."""
+        documents = None if self.model.sentences is None else self.data.max_sentences
+        return ReadingLimits(self.data.context, self.data.max_length, documents)
+
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
@@ -233,10 +308,20 @@ class ClassifyConfig(RunSection):
 
     @model_validator(mode="after")
     def _check(self) -> ClassifyConfig:
-        asks = (self.model.pooling_score, getattr(self.model, "score", ""))
-        if "location" in asks and self.data.max_length > LOCATIONS:
-            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
-            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        sizes = {"max_length": self.model, "max_sentences": self.model.sentences}
+        for name, section in sizes.items():
+            asks = (getattr(section, "pooling_score", ""), getattr(section, "score", ""))
+            if "location" in asks and getattr(self.data, name) > LOCATIONS:
+                wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
+                raise ValueError(f"data.{name}: {getattr(self.data, name)} given; {wanted}")
+        if self.model.sentences is not None and self.data.context:
+            raise ValueError(f"data.context: {self.data.context} given; documents (model.sentences) have none before")
+        if (
+            self.model.sentences is None
+            and self.data.max_sentences != ClassifyData.model_fields["max_sentences"].default
+        ):
+            said = "given, but it is for documents (model.sentences)"
+            raise ValueError(f"data.max_sentences: {self.data.max_sentences} {said}")
         training = self.training
         several = {"label_smoothing": 0.0, "consistency": 0.0}
         single = {

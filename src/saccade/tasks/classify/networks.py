@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import torch
 
+from saccade.data.labels.documents import ReadingLimits
 from saccade.layers.dialogue import AttentionContext, Context, RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, StructuredPooling
-from saccade.models.classifier import ClassifierDropouts, TextClassifier
+from saccade.models.classifier import ClassifierDropouts, DocumentReader, TextClassifier
 from saccade.tasks.classify.config import (
     AnyModel,
     ClassifierModel,
+    PoolingFields,
 )
 
 
-def network(
-    section: AnyModel, *, vocabulary: int, num_labels: int, num_before: int, max_length: int, seed: int
-) -> TextClassifier:
-    """From its section, initialised by the run's seed; `num_before` texts are seen before each one."""
+def network(section: AnyModel, *, vocabulary: int, num_labels: int, limits: ReadingLimits, seed: int) -> TextClassifier:
+    """From its section, initialised by the run's seed."""
     torch.manual_seed(seed)
-    encoder = section.encoder(max_length)
+    encoder = section.encoder(limits.max_length)
     pools = _pooling(section, encoder.width)
     return TextClassifier(
         vocabulary=vocabulary,
@@ -28,12 +28,13 @@ def network(
         num_labels=num_labels,
         encoder=encoder,
         pooling=pools,
-        context=_context(section, pools.width, num_before) if num_before else None,
+        context=_context(section, pools.width, limits.context) if limits.context else None,
+        document=_document(section, pools.width, limits.max_sentences) if limits.max_sentences else None,
         dropouts=ClassifierDropouts(section.word_dropout, section.embedding_dropout, section.dropout),
     )
 
 
-def _pooling(section: ClassifierModel, width: int) -> Pooling:
+def _pooling(section: PoolingFields, width: int) -> Pooling:
     if section.pooling == "attention":
         return AttentionPooling(width, score=section.pooling_score, normalizer=section.pooling_normalizer)
     if section.pooling == "structured":
@@ -46,3 +47,9 @@ def _context(section: ClassifierModel, width: int, num_before: int) -> Context:
     if section.context == "attention":
         return AttentionContext(width, longest=num_before + 1, score=section.context_score)
     return RecurrentContext(width, section.context_width, cell=section.context)
+
+
+def _document(section: ClassifierModel, width: int, most: int) -> DocumentReader:
+    assert section.sentences is not None
+    encoder = section.sentences.encoder(width, section.dropout, most)
+    return DocumentReader(encoder, _pooling(section.sentences, encoder.width))

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.data.labels.documents import ReadingLimits, encode_inputs
 from saccade.data.labels.labelled import LabelColumns, Spelling, Text, split_labels
-from saccade.data.labels.windows import TextBatch, encode_texts
+from saccade.data.labels.windows import TextBatch
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.inspection.draw.confusion import Confusion, LabelCounts
 from saccade.inspection.record import recording
@@ -31,8 +32,7 @@ class PortableClassifier(PortablePass):
     labels: list[str]
     spelling: Spelling
     columns: LabelColumns
-    context: int
-    max_length: int
+    limits: ReadingLimits
     threshold: float
 
     @property
@@ -42,8 +42,9 @@ class PortableClassifier(PortablePass):
             "answers": "labels",
             "labels": self.labels,
             **several,
-            "context": self.context,
-            "max_length": self.max_length,
+            "context": self.limits.context,
+            "max_length": self.limits.max_length,
+            **({} if self.limits.max_sentences is None else {"max_sentences": self.limits.max_sentences}),
             **self.spelling._asdict(),
         }
 
@@ -52,13 +53,12 @@ class PortableClassifier(PortablePass):
         return {"source": self.tokenizer}
 
     def batches(self, examples: Sequence[Text], size: int) -> Iterator[tuple[TextBatch, list[int]]]:
-        encoded = encode_texts(
+        encoded = encode_inputs(
             examples,
             lambda text: self.tokenizer.encode(self.spelling(text)),
             self.labels,
-            context=self.context,
-            max_length=self.max_length,
-            separator=self.columns.separator,
+            self.limits,
+            self.columns.separator,
         )
         return encoded.batches(size)
 
@@ -69,6 +69,8 @@ class PortableClassifier(PortablePass):
         told = {"logits": judged.logits_BV}
         if judged.weight_BTS is not None:
             told["attention"] = judged.weight_BTS
+        if judged.sentence_weight_BTW is not None:
+            told["sentence_attention"] = judged.sentence_weight_BTW
         if "encoder" in record.kinds:
             told["encoder_attention"] = record.weights("encoder").transpose(0, 1)
         return told

@@ -13,8 +13,9 @@ from typing import final
 import torch
 from torch import Tensor
 
+from saccade.data.labels.documents import EncodedInputs, ReadingLimits, encode_inputs
 from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled, split_labels
-from saccade.data.labels.windows import EncodedTexts, TextBatch, encode_texts
+from saccade.data.labels.windows import TextBatch
 from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
 from saccade.data.text.tables import has_columns
 from saccade.data.text.tokenizer import Tokenizer
@@ -30,6 +31,7 @@ from saccade.tasks.base import Evaluation, Predictor, ScoredSet, Traits, Watch, 
 from saccade.tasks.classify.loss import negative_log_likelihood
 from saccade.tasks.classify.portable import PortableClassifier
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
+from saccade.tasks.classify.words import weigh_words
 from saccade.tasks.texts import LongTextWarning
 
 PEEK = 100  # lines that say what a file holds
@@ -39,7 +41,7 @@ SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of 
 
 @torch.no_grad()
 def classify_batches(
-    network: TextClassifier, texts: EncodedTexts, texts_per_batch: int
+    network: TextClassifier, texts: EncodedInputs, texts_per_batch: int
 ) -> Iterator[tuple[TextBatch, ClassifierOutput, list[int]]]:
     """Every text judged once, in batches with their rows."""
     device = next(network.parameters()).device
@@ -49,7 +51,7 @@ def classify_batches(
 
 
 def measure(
-    network: TextClassifier, texts: EncodedTexts, labels: Sequence[str], *, texts_per_batch: int
+    network: TextClassifier, texts: EncodedInputs, labels: Sequence[str], *, texts_per_batch: int
 ) -> dict[str, float]:
     """Accuracy and macro-F1 in percent, and the mean negative log-likelihood of the labels the model knows."""
     loss, found, true = 0.0, list[str](), list[str]()
@@ -63,7 +65,12 @@ def measure(
 
 
 def measure_several(
-    network: TextClassifier, texts: EncodedTexts, labels: Sequence[str], *, texts_per_batch: int, threshold: float
+    network: TextClassifier,
+    texts: EncodedInputs,
+    labels: Sequence[str],
+    *,
+    texts_per_batch: int,
+    threshold: float,
 ) -> dict[str, float]:
     """Micro-F1, macro-F1 and exactly right sets in percent, and the mean negative log-likelihood of a text's labels."""
     loss, found, true = 0.0, list[list[str]](), list[list[str]]()
@@ -92,6 +99,7 @@ class Classifier(Predictor):
     columns: LabelColumns
     context: int = 0
     max_length: int = 256
+    max_sentences: int | None = None  # where texts are documents
     texts_per_batch: int = 256
     threshold: float = 0.5  # of several labels at once
 
@@ -101,10 +109,14 @@ class Classifier(Predictor):
         return self.columns.separator is not None
 
     @property
+    def limits(self) -> ReadingLimits:
+        return ReadingLimits(self.context, self.max_length, self.max_sentences)
+
+    @property
     def traits(self) -> Traits:
         return Traits(
             "classify",
-            kinds=tuple(SIDES),
+            kinds=tuple(SIDES) if self.max_sentences is None else ("pooling",),
             predict_options=("attention", "key_terms", "window", *(("threshold",) if self.is_several else ())),
             evaluate_options=("threshold",) if self.is_several else (),
             look_options=("kinds", "norms"),
@@ -155,12 +167,15 @@ class Classifier(Predictor):
     ) -> list[Insight]:
         """What the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
         texts = [Text(clean(given)) if isinstance(given, str) else given for given in several(inputs)]
+        if self.max_sentences is not None:
+            return [self._look_at_document(text, kinds) for text in texts]
         return [self._look(texts[max(0, row - self.context) : row + 1], kinds, norms) for row in range(len(texts))]
 
     def _look(self, texts: list[Text], kinds: Collection[str], norms: bool) -> Insight:
         """At the last of some texts, with those before it as context."""
-        encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
-        batch = encoded.batch([range(len(texts) - 1, len(texts))]).to(next(self.network.parameters()).device)
+        batch = (
+            self.encode_all(texts).batch([range(len(texts) - 1, len(texts))]).to(next(self.network.parameters()).device)
+        )
         with recording(self.network, kinds=kinds, norms=norms) as record:
             judged = self.network(batch)
         own = int(batch.window_BW[0, batch.window_length_B[0] - 1])
@@ -177,6 +192,17 @@ class Classifier(Predictor):
             for kind in record.kinds
         }
         return Insight(self.traits.task, answer, {"source": source, "label": label}, maps)
+
+    def _look_at_document(self, text: Text, kinds: Collection[str]) -> Insight:
+        """The label reads all words: those of a sentence by what the sentence weighs."""
+        if set(kinds) - {"pooling"}:
+            raise UserError(f"kinds: {min(set(kinds) - {'pooling'})!r} given; of documents one sees pooling")
+        (answer,) = self.predict([text], attention=True)
+        words = answer.words or []
+        source, label = TextSide.of(text.text, words), TextSide.of(answer.label, [answer.label])
+        assert answer.attention is not None
+        maps = {"pooling": Map(*SIDES["pooling"], answer.attention[None, :, None])}
+        return Insight(self.traits.task, answer, {"source": source, "label": label}, maps, draws_itself=True)
 
     def key_terms(self, text: str | Text, count: int = 5) -> list[KeyTerm]:
         """The words of a document that carried the decision, the heaviest first (Shen & Lee 2016, section 4)."""
@@ -235,14 +261,15 @@ class Classifier(Predictor):
             self.labels,
             self.spelling,
             self.columns,
-            self.context,
-            self.max_length,
+            self.limits,
             self.threshold,
         )
 
     def trust_test(self) -> TrustTest:
         if self.is_several:
             raise UserError("trust: this model gives several labels at once; allowed: one label for each text")
+        if self.max_sentences is not None:
+            raise UserError("trust: this model reads documents by their sentences; allowed: texts that are read as one")
         return TrustTest(ClassifierSubject(self.network), self._trust_cases)
 
     def _trust_cases(self, pairs: Sequence[TextAndAnswer]) -> Iterator[TrustCase]:
@@ -274,21 +301,33 @@ class Classifier(Predictor):
         """The ids of a text, as it is spelled for the model."""
         return self.tokenizer.encode(self.spelling(text))
 
+    def encode_all(self, texts: Sequence[Text]) -> EncodedInputs:
+        """Encode what the model reads."""
+        return encode_inputs(texts, self.encode, self.labels, self.limits, self.columns.separator)
+
     def _judge(self, texts: list[Text], num_before: int, with_weights: bool, key_terms: int) -> list[Prediction]:
         """Judge texts; the first of them, which were judged before, are their context."""
-        encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
+        encoded = self.encode_all(texts)
         if count := int(encoded.is_cut[num_before:].sum()):
-            said = f"{count:,} of {len(texts) - num_before:,} texts have more than {self.max_length:,} tokens"
-            warnings.warn(f"{said}; the rest of them is not read (data.max_length)", LongTextWarning, stacklevel=2)
+            most = f"{self.max_length:,} tokens; the rest of them is not read (data.max_length)"
+            if self.max_sentences is not None:
+                most = f"{self.max_sentences:,} sentences; the rest of them is not read (data.max_sentences)"
+            said = f"{count:,} of {len(texts) - num_before:,} texts have more than {most}"
+            warnings.warn(said, LongTextWarning, stacklevel=2)
         found: dict[int, Prediction] = {}
         for batch, judged, rows in classify_batches(self.network, encoded, self.texts_per_batch):
             probability_BV = self._shares(judged)
             for index, row in enumerate(rows):
                 one = self._name_labels(probability_BV[index])
-                if with_weights:
-                    one = self._weigh_words(one, texts[row], _weights_of(batch, judged, index), key_terms)
-                found[row] = one
+                found[row] = self._weigh(one, texts[row], batch, judged, index, key_terms) if with_weights else one
         return [found[row] for row in range(num_before, len(texts))]
+
+    def _weigh(
+        self, one: Prediction, text: Text, batch: TextBatch, judged: ClassifierOutput, index: int, key_terms: int
+    ) -> Prediction:
+        weighed = weigh_words(text.text, batch, judged, index, spelling=self.spelling, tokenizer=self.tokenizer)
+        one = one._replace(words=weighed.words, attention=weighed.weight_TW, sentences=weighed.sentences)
+        return one._replace(key_terms=rank_terms(weighed.words, one.weights)[:key_terms]) if key_terms else one
 
     def _name_labels(self, probability_V: Tensor) -> Prediction:
         shares = dict(zip(self.labels, probability_V.tolist(), strict=True))
@@ -310,28 +349,3 @@ class Classifier(Predictor):
         if not 0 <= threshold <= 1:
             raise UserError(f"threshold: {threshold} given; it must be 0 to 1")
         return replace(self, threshold=threshold)
-
-    def _weigh_words(self, one: Prediction, text: Text, weight_TS: Tensor, key_terms: int) -> Prediction:
-        """The pieces' weights summed into their words'; words behind a cut are left out."""
-        words = self.spelling.words(text.text)
-        numbers = self._words_of_pieces(words)[: weight_TS.shape[1]]
-        if not len(numbers):
-            return one._replace(words=[], attention=weight_TS[:, :0], key_terms=[] if key_terms else None)
-        words = words[: int(numbers[-1]) + 1]
-        weight_TW = weight_TS.new_zeros(len(weight_TS), len(words)).index_add(1, numbers, weight_TS)
-        one = one._replace(words=words, attention=weight_TW)
-        return one._replace(key_terms=rank_terms(words, one.weights)[:key_terms]) if key_terms else one
-
-    def _words_of_pieces(self, words: Sequence[str]) -> Tensor:
-        """Which word each piece belongs to; no piece of any tokenizer reaches over a space."""
-        spelled = (word.lower() if self.spelling.lowercase else word for word in words)
-        counts = [len(self.tokenizer.encode(f" {word}" if number else word)) for number, word in enumerate(spelled)]
-        return torch.repeat_interleave(torch.arange(len(words)), torch.tensor(counts, dtype=torch.long))
-
-
-def _weights_of(batch: TextBatch, judged: ClassifierOutput, index: int) -> Tensor:
-    """[r, S] of one text, without its padding."""
-    if judged.weight_BTS is None:
-        raise UserError("attention: this model pools by its last state, in which no word has a weight (model.pooling)")
-    own = batch.window_BW[index, batch.window_length_B[index] - 1]
-    return judged.weight_BTS[index, :, : int(batch.length_U[own])].float().cpu()

@@ -10,8 +10,9 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.errors import UserError
-from saccade.inspection.draw import heatmap
+from saccade.inspection.draw import document, heatmap
 from saccade.inspection.draw.confusion import in_terminal
+from saccade.inspection.draw.document import Document, SentenceWeight
 
 
 class KeyTerm(NamedTuple):
@@ -25,7 +26,8 @@ class Prediction(NamedTuple):
     """A label, its probability and that of every label; on request the words' weights [r, words] and key terms.
 
     Where a text may have several labels at once, `labels` are all that it was given, the likeliest first. `label` is
-    then all of them with separators, or empty, and `probability` that of the least likely.
+    then all of them with separators, or empty, and `probability` that of the least likely. Of a document, `sentences`
+    have weights, too, and words those in their sentence times the sentence's.
     """
 
     label: str
@@ -35,11 +37,19 @@ class Prediction(NamedTuple):
     attention: Tensor | None = None
     key_terms: list[KeyTerm] | None = None
     labels: list[str] | None = None
+    sentences: list[SentenceWeight] | None = None
 
     @property
     def weights(self) -> list[float]:
         """The mean weight of each word over the r hops; none where none were asked for."""
         return [] if self.attention is None else self.attention.mean(0).tolist()
+
+    @property
+    def document(self) -> Document | None:
+        """The text on two levels, where it is a document and its weights were asked for."""
+        if self.sentences is None or self.words is None:
+            return None
+        return Document(self.words, self.weights, self.sentences)
 
     def line(self) -> str:
         """Label, probability and what else was asked for, with tabs between them."""
@@ -56,13 +66,17 @@ class Prediction(NamedTuple):
             found["labels"] = self.labels
         if self.words is not None and self.attention is not None:
             found |= {"words": self.words, "attention": self.attention.tolist()}
+        if self.sentences is not None:
+            found["sentences"] = [one._asdict() for one in self.sentences]
         if self.key_terms is not None:
             found["key_terms"] = [term._asdict() for term in self.key_terms]
         return found
 
     def show(self, console: Console) -> None:
         """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
-        if self.words is not None:
+        if self.document is not None:
+            console.print(document.in_terminal(self.document, console), soft_wrap=not console.is_terminal)
+        elif self.words is not None:
             words = [heatmap.make_printable(word, console.encoding) for word in self.words]
             console.print(in_terminal(words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
 
@@ -71,6 +85,9 @@ class Prediction(NamedTuple):
         if self.words is None or self.attention is None:
             raise UserError("attention: not asked for; a picture shows the weights")
         heatmap.check_ending(path := Path(path))
+        if self.document is not None:
+            document.to_file(self.document, path, title=f"{self.label} {self.probability:.2f}")
+            return
         count = len(self.attention)
         queries = [self.label] if count == 1 else [f"hop {number}" for number in range(1, count + 1)]
         heatmap.to_file(

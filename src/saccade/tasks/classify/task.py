@@ -10,8 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from saccade.data.batches import ShuffledBatches
+from saccade.data.labels.documents import EncodedInputs
 from saccade.data.labels.labelled import Text, split_labels
-from saccade.data.labels.windows import RUN, EncodedTexts, encode_texts
+from saccade.data.labels.windows import RUN
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     AnyTokenizer,
@@ -21,6 +22,7 @@ from saccade.data.text.tokenizer import (
     train_tokenizer,
 )
 from saccade.errors import UserError
+from saccade.inspection.draw import document
 from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
 from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
@@ -41,6 +43,7 @@ from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
+TEXTS_PER_BATCH, DOCUMENTS_PER_BATCH = 256, 32
 
 
 def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
@@ -52,7 +55,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     sets["train"], labels = train, _labels(config, train)
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
-    encoded = {name: _encode_sets(predictor, texts) for name, texts in sets.items()}
+    encoded = {name: predictor.encode_all(texts) for name, texts in sets.items()}
     labelled.say(sets, encoded, labels, config.data, console)
     console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
     objective = _objective(config, train, labels)
@@ -141,8 +144,7 @@ def _network(config: ClassifyConfig, tokenizer: AnyTokenizer, labels: list[str])
         config.model,
         vocabulary=tokenizer.size,
         num_labels=len(labels),
-        num_before=config.data.context,
-        max_length=config.data.max_length,
+        limits=config.limits,
         seed=config.seed,
     )
 
@@ -157,24 +159,13 @@ def _predictor(
         labels,
         data.spelling,
         data.places,
-        data.context,
-        data.max_length,
+        *config.limits,
+        texts_per_batch=TEXTS_PER_BATCH if config.model.sentences is None else DOCUMENTS_PER_BATCH,
         threshold=config.decoding.threshold,
     )
 
 
-def _encode_sets(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
-    return encode_texts(
-        texts,
-        predictor.encode,
-        predictor.labels,
-        context=predictor.context,
-        max_length=predictor.max_length,
-        separator=predictor.columns.separator,
-    )
-
-
-def _plan(config: ClassifyConfig, texts: EncodedTexts) -> ShuffledBatches:
+def _plan(config: ClassifyConfig, texts: EncodedInputs) -> ShuffledBatches:
     """Texts by chance; of dialogues, runs of neighbours, so that each text is encoded once for all who look back."""
     size = config.training.batch_size
     longest = min(RUN, size)
@@ -191,7 +182,7 @@ def _objective(config: ClassifyConfig, texts: list[Text], labels: list[str]) -> 
     return Objective(weight_V, training.label_smoothing, config.model.hop_penalty, training.consistency)
 
 
-def _make_validation(config: ClassifyConfig, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
+def _make_validation(config: ClassifyConfig, predictor: Classifier, texts: EncodedInputs) -> dict[str, float]:
     given = (predictor.network, texts, predictor.labels)
     size = predictor.texts_per_batch
     if predictor.is_several:
@@ -212,7 +203,8 @@ def _render(pairs: list[tuple[Text, Prediction]]) -> str:
 def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
     words = found.words if found.words is not None else text.text.split()
     weights = found.weights or [0.0] * len(words)
-    return shade_words(words, weights), text.label, found.label, f"probability {found.probability:.2f}"
+    shaded = shade_words(words, weights) if found.document is None else document.render_html(found.document)
+    return shaded, text.label, found.label, f"probability {found.probability:.2f}"
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)
@@ -227,7 +219,7 @@ INHERITED = Inherited(
         "model.hop_penalty",
         "tokenizer.grow",
     ),
-    usual=("data.max_length",),
+    usual=("data.max_length", "data.max_sentences"),
     anew=("tokenizer.grow",),
 )
 CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

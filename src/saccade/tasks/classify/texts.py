@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 
 from rich.console import Console
 
 from saccade.config.base import HeldOutPart
 from saccade.data.held_out import Amount, hold_out
+from saccade.data.labels.documents import EncodedDocuments, EncodedInputs
 from saccade.data.labels.labelled import Text, read_labelled, split_labels
-from saccade.data.labels.windows import EncodedTexts, encode_texts
+from saccade.data.labels.windows import encode_texts
 from saccade.data.text.corpus import find_files
 from saccade.tasks import console as watch
 from saccade.tasks.classify.config import ClassifyData, LabelledFiles
@@ -49,7 +51,7 @@ def fingerprint(texts: list[Text]) -> str:
 
 def say(
     sets: dict[str, list[Text]],
-    encoded: dict[str, EncodedTexts],
+    encoded: Mapping[str, EncodedInputs],
     labels: list[str],
     data: ClassifyData,
     console: Console,
@@ -63,7 +65,9 @@ def say(
     for name, texts in sets.items():
         part = encoded[name]
         counts = Counter(label for text in texts for label in split_labels(text.label, separator))
-        line = f"data.{name}: {len(texts):,} texts, {len(part.token_N):,} tokens"
+        line = f"data.{name}: {len(texts):,} texts, {part.num_tokens:,} tokens"
+        if isinstance(part, EncodedDocuments):
+            line += f", {len(part.sentences) / len(texts):.1f} sentences a text"
         if part.context:
             line += f" in {len(part.runs(len(texts))):,} dialogues"
         if separator is not None:
@@ -74,7 +78,8 @@ def say(
             console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%"
         )
         if part.num_cut:
-            watch.say(console, f"data.{name}: {part.num_cut:,} texts are cut to data.max_length", style="yellow")
+            limit = "max_sentences" if isinstance(part, EncodedDocuments) else "max_length"
+            watch.say(console, f"data.{name}: {part.num_cut:,} texts are cut to data.{limit}", style="yellow")
         if unknown := sorted(set(counts) - set(labels)):
             effect = "which count as wrong" if separator is None else "which validation leaves out"
             what = f"labels that data.train doesn't have, {effect}: {', '.join(unknown)}"
