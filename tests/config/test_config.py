@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -176,3 +177,26 @@ def test_what_yaml_would_swallow_or_choke_on_is_one_line(tmp_path: Path, text: s
     with pytest.raises(UserError, match=message) as refused:
         config_file.load_config(written(tmp_path, MINIMAL + text))
     assert "\n" not in str(refused.value)
+
+
+def test_aliases_may_share_values_and_may_not_multiply_them(tmp_path: Path) -> None:
+    shared = "data: {train: &pairs {source: a.tsv}, valid: *pairs}\n"
+    config = config_file.load_config(written(tmp_path, shared))
+    assert config.data.train.source == config.data.valid.source == "a.tsv"
+    names = "abcdefghij"
+    laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in itertools.pairwise(names)
+    )
+    with pytest.raises(UserError, match="this is not YAML: more than 10,000 values"):
+        config_file.load_config(written(tmp_path, laughs + "task: *j\n"))
+    with pytest.raises(UserError, match="this is not YAML: an alias stands inside of what it names"):
+        config_file.load_config(written(tmp_path, "task: &a [*a]\n"))
+    with pytest.raises(UserError, match="is not a YAML value"):
+        config_file.load_config(written(tmp_path, MINIMAL), ["model.size=&a [*a]"])
+
+
+@pytest.mark.parametrize(("field", "most"), [("model.num_layers", 1000), ("tokenizer.vocabulary_size", 1_000_000)])
+def test_sizes_beyond_all_measure_are_refused(tmp_path: Path, field: str, most: int) -> None:
+    config_file.load_config(written(tmp_path, MINIMAL), [f"{field}={most}"])
+    with pytest.raises(UserError, match=rf"{field}: {most + 1} given; input should be less than or equal to {most}"):
+        config_file.load_config(written(tmp_path, MINIMAL), [f"{field}={most + 1}"])

@@ -21,6 +21,7 @@ OrAuto = Annotated[
     Discriminator(lambda given: VALUE_OR_AUTO[given == "auto"]),
 ]  # "auto": a run chooses a value before it trains, and keeps it
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
+Layers = Annotated[int, Field(ge=1, le=1000)]  # as many as the deepest Transformer had (Wang 2022)
 Share = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0)]
 OldShare = Annotated[
@@ -118,7 +119,7 @@ NormalizerName = Annotated[str, one_of(NORMALIZERS)]
 
 TokenizerKind = Literal["auto", "unigram", "bpe", "words", "characters", "listed"]
 SideName = Literal["source", "target"]
-VocabularySize = OrAuto[Annotated[int, Field(gt=4, lt=2**31)]]  # four tokens are special
+VocabularySize = OrAuto[Annotated[int, Field(gt=4, le=1_000_000)]]  # four tokens are special
 
 
 class TokenizerSide(Section):

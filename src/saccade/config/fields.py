@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Share
+from saccade.config.base import Layers, NormalizerName, Positive, ScoreName, Section, Share
 from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.models.transformer import BlockSizes, Dropouts
 
@@ -17,7 +17,7 @@ class RecurrentFields(Section):
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     direction: Literal["forward", "backward", "both"] = "both"
     width: Positive = Field(default=256, description="Width of both directions together.")
-    num_layers: Positive = 1
+    num_layers: Layers = 1
 
     @model_validator(mode="after")
     def _check_width(self) -> RecurrentFields:
@@ -43,7 +43,7 @@ class TransformerFields(Section):
     width: Positive = 128
     num_heads: Positive = 4
     hidden_width: Positive = 256
-    num_layers: Positive = 2
+    num_layers: Layers = 2
     attention_dropout: Share = 0.0
     activation_dropout: Share = 0.0
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"

@@ -16,9 +16,37 @@ from saccade import manifest
 from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
 from saccade.errors import UserError, suggest
 
+MOST_VALUES = 10_000  # of a config, with what its aliases stand for
+
 
 class StrictLoader(yaml.SafeLoader):
-    """YAML's safe loader, which refuses a key that is given twice: one of the two values would be ignored."""
+    """YAML's safe loader, which refuses a key that is given twice: one of the two values would be ignored.
+
+    It also refuses aliases that stand for more values than a config may have: ten lines can name billions.
+    """
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Refuse too many values before any of them is made."""
+        node = super().get_single_node()
+        if node is not None:
+            self._check_size(node, {})
+        return node
+
+    def _check_size(self, node: yaml.Node, sizes: dict[yaml.Node, int | None]) -> int:
+        """Return how many values a node has when its aliases are replaced; those of an open one are not known."""
+        if node in sizes:
+            if (known := sizes[node]) is None:
+                raise yaml.MarkedYAMLError(
+                    problem="an alias stands inside of what it names", problem_mark=node.start_mark
+                )
+            return known
+        sizes[node] = None
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = (part for one in inner for part in (one if isinstance(one, tuple) else (one,)))
+        size = sizes[node] = 1 + sum(self._check_size(part, sizes) for part in parts)
+        if size > MOST_VALUES:
+            raise yaml.MarkedYAMLError(problem=f"more than {MOST_VALUES:,} values", problem_mark=node.start_mark)
+        return size
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that comes again in the same mapping."""

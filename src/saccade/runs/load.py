@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from saccade.errors import UserError
 from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
 from saccade.export.engine import use_engine
 from saccade.runs import config as config_file
 from saccade.runs.check import CONFIG, MODEL, check_for_use
+from saccade.runs.room import bounded_network
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
@@ -72,7 +75,8 @@ def _load_one(folder: Path, device: str | None) -> Predictor:
         config = config.model_copy(update={"device": device})
         devices.device_for(config)  # refuses one that isn't there
     try:
-        return TASKS[config.task].load(config, folder)
+        with bounded_network(1, torch.device("cpu")):
+            return TASKS[config.task].load(config, folder)
     except FileNotFoundError as error:  # only training writes into a run
         name = error.filename or folder
         raise UserError(f"{name}: this file of the run is missing; put it back, or train the run again") from None

@@ -26,6 +26,7 @@ from saccade.runs.check import CONFIDENCE, DATA, LOG, REPORT, SUMMARY, VERSIONS,
 from saccade.runs.events import Callback, tell_callbacks
 from saccade.runs.load import load_run
 from saccade.runs.progress import TrainingBar
+from saccade.runs.room import TRAINED, bounded_network
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job
@@ -155,14 +156,15 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     config = _check_same_run(config, folder)
     if team.is_first:
         config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
-    job = TASKS[config.task].prepare(config, folder, console)
+    is_whole = not (_is_sharded(config, team) or config.training.lora)
+    with bounded_network(TRAINED if is_whole else 1, devices.device_for(config)):
+        job = TASKS[config.task].prepare(config, folder, console)
     watch.say(console, describe_exports(job.portable))
     numbers = adapt.begin(config, job, folder, console, writes=team.is_first)
     config = settle_steps(job.config or config, job.plan)
     watch.say(console, describe_steps(config, job.plan))
     options = devices.training_options(config, job.network, team)
-    is_plain = not _is_sharded(config, team) and not config.training.lora
-    options = replace(options, capture=job.is_steady and is_plain)
+    options = replace(options, capture=job.is_steady and is_whole)
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:

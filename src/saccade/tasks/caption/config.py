@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from saccade.config import base
-from saccade.config.base import Grow, NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
+from saccade.config.base import (
+    Grow,
+    Layers,
+    NormalizerName,
+    Positive,
+    RunSection,
+    ScoreName,
+    Section,
+    Share,
+    fill_kind,
+)
 from saccade.decoding import BeamOptions
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.tasks.base import MOST_BEAM, RequestOptions
@@ -94,7 +104,7 @@ class CaptionModel(Section):
     )
     width: Annotated[int, Field(ge=4)] = Field(default=512, description="Of the LSTM, and of the vector of each place.")
     embedding_width: Positive = 512
-    num_layers: Positive = 1
+    num_layers: Layers = 1
     cell: Literal["rnn", "gru", "lstm"] = "lstm"
     dropout: Share = 0.5
     feature_dropout: Share = Field(default=0.0, description="Of feature maps, before and after their projection.")

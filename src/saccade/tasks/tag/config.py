@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from saccade.config import base
 from saccade.config.base import (
     FilesOrPart,
+    Layers,
     Positive,
     RunSection,
     Section,
@@ -121,7 +122,7 @@ class TransformerTagger(TransformerFields, TaggerModel):
     kind: Literal["transformer"]
     width: Positive = 256
     hidden_width: Positive = 512
-    num_layers: Positive = 3
+    num_layers: Layers = 3
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "relative"
     dropout: Share = 0.2
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Share
+from saccade.config.base import Layers, NormalizerName, Positive, ScoreName, Section, Share
 from saccade.config.fields import TransformerFields
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.decoding.limits import PairLengths
@@ -63,10 +63,10 @@ class TransformerModel(TransformerFields):
     width: Positive = None  # type: ignore[assignment]  # filled in by size
     num_heads: Positive = None  # type: ignore[assignment]
     hidden_width: Positive = None  # type: ignore[assignment]
-    num_layers: Positive = None  # type: ignore[assignment]
+    num_layers: Layers = None  # type: ignore[assignment]
     dropout: Share = None  # type: ignore[assignment]
     tied: Tied = None
-    num_decoder_layers: Positive | None = Field(default=None, description="Where they are not as many as num_layers.")
+    num_decoder_layers: Layers | None = Field(default=None, description="Where they are not as many as num_layers.")
     output_bias: bool = Field(default=False, description="Each token has a number that is added to its logit.")
     copies: Copies = False
     coverage: Coverage = False
@@ -89,7 +89,7 @@ class RnnModel(Section):
     size: Size = Field(default="small", description="Sets every width, count and dropout that isn't given.")
     width: Positive = None  # type: ignore[assignment]  # filled in by size
     embedding_width: Positive = None  # type: ignore[assignment]
-    num_layers: Positive = None  # type: ignore[assignment]
+    num_layers: Layers = None  # type: ignore[assignment]
     dropout: Share = None  # type: ignore[assignment]
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     direction: Literal["forward", "backward", "both"] = Field(

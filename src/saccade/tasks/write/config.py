@@ -12,6 +12,7 @@ from saccade.config.base import (
     FilesOrPart,
     Grow,
     HeldOutPart,
+    Layers,
     NormalizerName,
     OldShare,
     OrAuto,
@@ -111,7 +112,7 @@ class RecurrentModel(Section):
     )
     width: Positive = Field(default=256, description="Of a state.")
     embedding_width: Positive = 256
-    num_layers: Positive = 1
+    num_layers: Layers = 1
     dropout: Share = Field(default=0.3, description="Of embeddings, between layers, and of outputs (Zaremba 2014).")
     variational: bool = Field(
         default=False, description="Dropout takes the same columns at all steps of a row (Gal and Ghahramani 2016)."
