@@ -155,7 +155,7 @@ def test_a_wrong_engine_is_not_used(model: Portable, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setitem(ctranslate2.ACTIVATIONS, "relu", "SWISH")
     with pytest.raises(UserError, match="wrong on this machine"):
-        engines._make(model, EngineChoice("ctranslate2"))
+        engines.make_searcher(model, EngineChoice("ctranslate2"))
 
 
 LINES = ["a b c", "", "h g f e", "d"]

@@ -23,10 +23,19 @@ from saccade.bench.training.trainers import word_tokenizer
 from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.decoding import BeamOptions, DecodingEngine, DecodingWork, search
 from saccade.errors import UserError
+from saccade.export.choice import EngineChoice
+from saccade.export.engine import make_searcher
 from saccade.tasks.translate import task
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.predictor import Translator
 
 Say = Callable[[str], None]
+ENGINES = {  # other engines in the place of torch, with our own search; they run on a CPU
+    "native": EngineChoice("native"),
+    "native-int8": EngineChoice("native", "int8"),
+    "onnx": EngineChoice("onnx"),
+    "onnx-int8": EngineChoice("onnx", "int8"),
+}
 ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
 
 
@@ -89,26 +98,18 @@ def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
 
 def title_of(name: str) -> str:
     """Return a contestant's name as tables show it."""
+    if name in ENGINES:
+        return f"{OURS}, {ENGINES[name].name} {ENGINES[name].quantization}"
     return OURS if name == OURS else DECODERS[name].title
 
 
 def build_ours(setting: DecoderSetting) -> Write:
     """Build our decoder as a run's Translator uses it: in slots on an accelerator, else with `decoding.search`."""
-    sizes, length = setting.sizes, setting.output_length
-    model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
-    sections = {
-        "data": {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}},
-        "model": {**model, "num_layers": sizes.num_layers, "dropout": sizes.dropout},
-    }
-    config = TranslateConfig.model_validate({"device": setting.device.type, **sections})
-    both = word_tokenizer(sizes.vocabulary)
-    network = task.model(config, (both, both)).to(setting.device)
-    translator = task.translator(config, network, (both, both))
+    length, translator = setting.output_length, _make_translator(setting)
     whole, writer = cast(Any, translator.model), DecodingEngine(translator.model, translator.dtype)
 
     def write(source_BS: Tensor, beam: int) -> list[int]:
-        options = BeamOptions(width=beam, min_length=length - 1, max_length=length, max_length_factor=9, max_rounds=0)
-        length_B = torch.full((len(source_BS),), source_BS.shape[1])
+        options, length_B = _make_options(length, beam), torch.full((len(source_BS),), source_BS.shape[1])
         if setting.device.type == "cuda":
             source, lengths = source_BS.cpu(), length_B.tolist()
             found = writer.generate(
@@ -121,10 +122,45 @@ def build_ours(setting: DecoderSetting) -> Write:
     return write
 
 
+def build_engine(setting: DecoderSetting, choice: EngineChoice) -> Write:
+    """Build another engine in the place of torch, as `predict --engine` uses it."""
+    length, portable = setting.output_length, _make_translator(setting).portable()
+    searcher = make_searcher(portable._replace(options=BeamOptions()), choice)
+
+    def write(source_BS: Tensor, beam: int) -> list[int]:
+        sources = [ids[:-1] for ids in source_BS.tolist()]  # </s> is added
+        found = searcher.search(sources, [[] for _ in sources], _make_options(length, beam), None)
+        return [len(best[0].log_probabilities) for best in found]
+
+    return write
+
+
+def _make_options(length: int, beam: int) -> BeamOptions:
+    return BeamOptions(width=beam, min_length=length - 1, max_length=length, max_length_factor=9, max_rounds=0)
+
+
+def _make_translator(setting: DecoderSetting) -> Translator:
+    sizes = setting.sizes
+    model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
+    sections = {
+        "data": {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}},
+        "model": {**model, "num_layers": sizes.num_layers, "dropout": sizes.dropout},
+    }
+    config = TranslateConfig.model_validate({"device": setting.device.type, **sections})
+    both = word_tokenizer(sizes.vocabulary)
+    network = task.model(config, (both, both)).to(setting.device)
+    return task.translator(config, network, (both, both))
+
+
 def _build(name: str, job: DecodeJob) -> Write | str:
     """Build a contestant, or return the reason why it can't be built."""
     if name == OURS:
         return build_ours(job.setting)
+    if name in ENGINES:
+        try:
+            return build_engine(job.setting, ENGINES[name])
+        except UserError as error:
+            return str(error)
     try:
         return DECODERS[name].build(job.setting)
     except Failed as error:
@@ -163,6 +199,7 @@ def _try_once(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int
 def choose_decoders(names: str | None, device: str) -> tuple[str, ...]:
     """Parse a list of peers: names with commas, or none; without a list, return all that run on the device."""
     fitting = [name for name, decoder in DECODERS.items() if device in decoder.devices]
+    fitting = [*(ENGINES if device == "cpu" else ()), *fitting]
     if names is None:
         return tuple(fitting)
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))

@@ -40,7 +40,7 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute. (default: the run's config)")
 ]
 Engine = Annotated[
-    choice.EngineName, typer.Option(help="What searches: torch, or an export to CTranslate2 or ONNX, on the CPU.")
+    choice.EngineName, typer.Option(help="What searches: torch; or on the CPU our native library, CTranslate2 or ONNX.")
 ]
 Quantization = Annotated[
     choice.Quantization, typer.Option(help="How the other engine stores numbers; int8 is a quarter of the bytes.")

@@ -15,8 +15,12 @@ from saccade.errors import UserError
 from saccade.export.choice import TORCH, EngineChoice, Quantization
 from saccade.export.ctranslate2_search import CTranslate2Search
 from saccade.export.formats import check_format, choose_format
+from saccade.export.native import pack as native_pack
+from saccade.export.native.engine import NativeEngine
+from saccade.export.native.search import NativeSearch
 from saccade.export.onnx.search import OnnxSearch
 from saccade.export.proof import Engine, max_difference, score_ours
+from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable, Predictor
 
 NUM_CHECKED = 8  # pairs of random ids
@@ -37,10 +41,11 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
         return predictor
     if choice.name not in ENGINES:
         raise UserError(f"engine: {choice.name!r} given; allowed: {TORCH.name}, {', '.join(ENGINES)}")
-    return predictor.with_searcher(lambda portable: _make(portable, choice))
+    return predictor.with_searcher(lambda portable: make_searcher(portable, choice))
 
 
-def _make(portable: Portable, choice: EngineChoice) -> Searcher:
+def make_searcher(portable: Portable, choice: EngineChoice) -> Searcher:
+    """Build an engine that searches for a model's outputs."""
     searcher = ENGINES[choice.name](portable, choice.quantization)
     if (reason := searcher.refuse(portable.options)) is not None:
         raise UserError(f"{reason}, and the run's config asks for it; the engine torch can")
@@ -77,7 +82,19 @@ def _check(portable: Portable, engine: Engine) -> None:
         raise UserError(f"engine: {engine.name} is wrong on this machine, log p differs by {worst:.1e}; use torch")
 
 
+def _pack(portable: Portable, quantization: Quantization) -> Searcher:
+    """Pack a model for the native library, and search with it."""
+    if (reason := native_pack.refuse(portable.network)) is not None:
+        raise UserError(f"engine: native can't run this model: {reason}; the engine torch can")
+    network = cast(Transformer, portable.network)
+    engine = NativeEngine(network, native_pack.pack(network, quantization))
+    if quantization == "float32":
+        _check(portable, engine)
+    return NativeSearch(engine)
+
+
 ENGINES: Mapping[str, Callable[[Portable, Quantization], Searcher]] = {  # each is a name of `EngineName`, too
+    "native": _pack,
     "ctranslate2": partial(_export, "ctranslate2", CTranslate2Search),
     "onnx": partial(_export, "onnx", OnnxSearch),
 }

@@ -1,0 +1,34 @@
+"""Compiles the native library into a wheel, if there is a C compiler; without one the wheel is for all platforms."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER = Path("src/saccade/export/native")
+
+
+class NativeBuildHook(BuildHookInterface[Any]):
+    """Adds the library to the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel" or version == "editable":
+            return  # a checkout compiles it once, into the cache
+        spec = importlib.util.spec_from_file_location("saccade_build", Path(self.root) / FOLDER / "build.py")
+        assert spec is not None
+        assert spec.loader is not None
+        build = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(build)
+        library = Path(self.directory) / build.LIBRARY
+        library.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            build.build(library)
+        except build.CannotBuild as error:
+            self.app.display_warning(f"the native library is left out: {error}")
+            return
+        build_data["pure_python"] = False
+        build_data["tag"] = build.name_wheel()
+        build_data["force_include"][str(library)] = f"saccade/export/native/{build.LIBRARY}"

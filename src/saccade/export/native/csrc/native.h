@@ -1,0 +1,132 @@
+// What the parts of the native library share. See docs/decisions/0029-native.md.
+#pragma once
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { PANEL = 64, LANES = 16, MOST_BEST = 64 };  // columns of a panel of weights; floats of a vector; candidates of a row
+
+// A matrix [out, in] in panels of 64 outputs. float32: [panel][in][64]. int8: [panel][in / 4][64][4], each weight + 128.
+struct matrix {
+  long num_in, num_out, num_panels;
+  const float *scale, *bias;  // of each output; scale is null where the weights are floats
+  const void *weight;
+};
+
+// Rows that a matrix is multiplied with: floats, or bytes with a scale for each row.
+struct rows {
+  long count, stride;
+  const float *x;
+  const int8_t *q;
+  const float *scale;
+  const int32_t *sum;
+};
+
+enum mode { SET, ADD, RELU, GELU, SILU, TIMES };  // what becomes of x W + b: out = y, out += y, out = f(y), out *= y
+
+// What is found among the logits of a row: max and sum of exp(logit - max), the best ids, and the logit of one id.
+struct scan {
+  uint64_t banned;  // bits of the first 64 ids
+  int32_t watched, num_best;
+  float max, sum, watched_logit;
+  float best[MOST_BEST];
+  int32_t id[MOST_BEST];
+};
+
+struct kernels {
+  const char *name;
+  void (*quantize)(const float *x, long n, int8_t *q, float *scale, int32_t *sum);
+  void (*normalize)(const float *x, long n, const float *weight, const float *bias, float epsilon, float *y);
+  void (*product)(const struct rows *in, const struct matrix *w, long first, long last, enum mode mode, float *out,
+                  long stride);
+  // like product, without keeping the logits; scan[row * stride] is that of a row
+  void (*scan)(const struct rows *in, const struct matrix *w, long first, long last, struct scan *scan, long stride);
+  // one head: sum_s softmax_s(q k_s * scale + bias_s) v_s; key s is at at[s] + key
+  void (*attend)(const float *q, long width, float scale, const float *bias, long count, const float *const *at,
+                 long key, long value, float *score, float *out);
+};
+
+const struct kernels *kernels_plain(void), *kernels_avx2(void), *kernels_avxvnni(void), *kernels_avx512(void),
+    *kernels_avx512vnni(void), *kernels_dotprod(void);
+
+struct norm {
+  const float *weight, *bias;
+};
+
+struct layer {
+  struct norm own_norm, cross_norm, feed_norm;
+  struct matrix own, own_out, cross_query, cross_memory, cross_out, inner, gate, outer;
+};
+
+enum positions { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, RELATIVE };
+
+struct sizes {  // as the file has them, each 8 bytes
+  int64_t version, bytes, is_int8, width, num_heads, hidden, num_encoder, num_decoder, num_source, num_target, is_pre,
+      activation, positions, num_positions, window, share_source, share_output, distance;
+  double epsilon;
+  uint64_t checksum;  // of all that follows
+};
+
+struct model {
+  struct sizes sizes;
+  long stride, head_width;  // of a row of `width` floats; of a head
+  struct matrix source, target, output;
+  struct layer *encoder, *decoder;
+  struct norm encoder_norm, decoder_norm;
+  const float *positions, *encoder_bias, *decoder_bias;
+  float *table;  // sines and cosines of as many positions as were needed yet
+  long num_table;
+  const struct kernels *kernels;
+  struct pool *pool;
+  pthread_mutex_t lock;  // of the pool and its buffers: one computation at a time
+  struct crew *together, *alone;  // all threads in one crew; a crew for each
+  const void *mapped;
+  size_t num_mapped;
+};
+
+// Threads that take part in one computation; what they share, and what each has for itself.
+struct crew {
+  int size;
+  atomic_int arrived, phase;
+  struct crew_buffers *buffers;
+};
+
+struct pool *pool_new(int size);
+void pool_free(struct pool *pool);
+int pool_size(const struct pool *pool);
+void pool_run(struct pool *pool, void (*run)(void *with, int rank), void *with);
+void crew_wait(struct crew *crew);
+
+// The encoded source of a sentence: for each decoder layer [step][key, value].
+struct memory {
+  long count;
+  float *pairs;
+};
+
+// A row of a decoder's step: a hypothesis that reads an id. `past` points to the keys and values of the steps so far.
+struct row {
+  const struct memory *memory;
+  const float **past;
+  float *entry;  // of this step, also the last of `past`
+  long step;
+  int32_t id;
+};
+
+struct crew_buffers *buffers_new(int size);
+void buffers_free(struct crew_buffers *buffers);
+long entry_size(const struct model *model);
+long memory_size(const struct model *model, long count);
+void encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
+            struct memory *const *memories);
+// Leaves the decoder's vectors in `out` [row][model->stride], which all threads share.
+void decode(const struct model *model, struct crew *crew, int rank, long count, const struct row *rows, float *out);
+// Fills scans [row] from vectors.
+void scan_logits(const struct model *model, struct crew *crew, int rank, long count, const float *vectors,
+                 struct scan *scans);
+void write_logits(const struct model *model, struct crew *crew, int rank, long count, const float *vectors, float *out,
+                  long stride);
+void extend_table(struct model *model, long count);

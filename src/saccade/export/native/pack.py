@@ -1,0 +1,216 @@
+"""Packs a Transformer's weights into the file that the native library maps, once for each model and kind of number."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from saccade.attention.positions import Learned, Relative, Rotary, Sinusoidal
+from saccade.errors import UserError
+from saccade.export.native.library import cache_folder, load_library
+from saccade.export.projections import Affine, read_affine, read_projections, refuse_sizes
+from saccade.files import replace_file
+from saccade.layers.feed_forward import FeedForward
+from saccade.layers.residual import Norm
+from saccade.models.transformer import DecoderBlock, EncoderBlock, Residual, Transformer
+
+VERSION = 1  # of the file; csrc/model.c has it, too
+MAGIC, HEADER, ALIGNMENT, PANEL = b"saccade", 256, 64, 64
+SIZES = struct.Struct("<8s18qdQ")
+ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative")
+MOST_KEPT = 8  # packed models in the cache; the one that was used longest ago goes first
+Array = NDArray[Any]
+
+
+def refuse(network: nn.Module) -> str | None:
+    """Say what of a model the native library can't run; None if it can run all."""
+    if not isinstance(network, Transformer):
+        return "an RNN (it runs Transformers)"
+    if not isinstance(network.source, nn.Embedding):
+        return "a source that is no ids"
+    return refuse_sizes(network.sizes._replace(window=None))
+
+
+def pack(network: Transformer, quantization: str) -> Path:
+    """Return the packed file of a model in the cache; it is written if it isn't there."""
+    folder = cache_folder() / "packed"
+    path = folder / f"{_fingerprint(network)}-{quantization}.bin"
+    if path.exists():
+        with suppress(OSError):
+            os.utime(path)
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with replace_file(path) as draft:
+            write(network, draft, quantization)
+        _remove_old(folder)
+    except OSError as error:
+        raise UserError(f"{path}: the packed model can't be written: {error.strerror}; set SACCADE_CACHE") from None
+    return path
+
+
+def _remove_old(folder: Path) -> None:
+    files = sorted(folder.glob("*.bin"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files[MOST_KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+def _fingerprint(network: Transformer) -> str:
+    """Return a name that is that of these weights and sizes alone."""
+    found = hashlib.sha256(repr((VERSION, network.sizes._replace(dropouts=()))).encode())  # type: ignore[arg-type]
+    for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+        data = tensor.detach().cpu().contiguous()
+        count = data.numel() * data.element_size()
+        checksum = load_library().saccade_checksum(data.data_ptr(), count // 32 * 32)
+        rest = data.view(-1).view(torch.uint8)[count // 32 * 32 :].numpy().tobytes() if data.numel() else b""
+        found.update(repr((name, tuple(data.shape), str(data.dtype), checksum, rest)).encode())
+    return found.hexdigest()[:32]
+
+
+@torch.no_grad()
+def write(network: Transformer, path: Path, quantization: str) -> None:
+    """Write the packed file."""
+    sizes, position = network.sizes, network.positions
+    is_int8 = quantization == "int8"
+    with path.open("wb") as file:
+        file.write(bytes(HEADER))
+        for array in _list_arrays(network, is_int8):
+            data = np.ascontiguousarray(array)
+            if data.dtype == np.float32 and np.isnan(data).any():
+                raise UserError("engine: native can't run this model, some of its weights are not numbers")
+            file.write(data.tobytes())
+            file.write(bytes(-data.nbytes % ALIGNMENT))
+    data = np.memmap(path, np.uint8, "r+")
+    relative = network.decoder_bias
+    body = data[HEADER:]
+    data[: SIZES.size] = np.frombuffer(
+        SIZES.pack(
+            MAGIC,
+            VERSION,
+            len(data),
+            is_int8,
+            sizes.width,
+            sizes.num_heads,
+            sizes.hidden_width,
+            len(network.encoder),
+            len(network.decoder),
+            cast(nn.Embedding, network.source).num_embeddings,
+            network.target.num_embeddings,
+            sizes.norm == "pre",
+            ACTIVATIONS.index(sizes.activation),
+            POSITIONS.index(sizes.positions),
+            len(position.table) if isinstance(position, Learned) else 0,
+            -1 if sizes.window is None else sizes.window,
+            network.source is network.target,
+            network.output is network.target,
+            0 if relative is None else relative.max_distance,
+            next(module for module in network.modules() if isinstance(module, Norm)).eps,
+            load_library().saccade_checksum(body.ctypes.data, len(body)),
+        ),
+        np.uint8,
+    )
+    data.flush()
+
+
+def _list_arrays(network: Transformer, is_int8: bool) -> Iterator[Array]:
+    """Yield what the file holds, in the order in which csrc/model.c takes it."""
+    yield from _list_positions(network)
+    tables: list[tuple[nn.Module, Tensor | None]] = [
+        (network.target, network.output_bias if network.output is network.target else None)
+    ]
+    if network.source is not network.target:
+        tables.append((network.source, None))
+    if network.output is not network.target:
+        tables.append((network.output, network.output_bias))
+    for table, bias in tables:
+        weight = cast(nn.Embedding, table).weight.detach().float()
+        given = weight.new_zeros(len(weight)) if bias is None else bias.detach().float()
+        yield from _pack(Affine(weight, given), is_int8, unused=-np.inf)
+    for block in cast(Iterator[EncoderBlock], network.encoder):
+        attending, feeding = cast(list[Residual], list(block.residuals))
+        own = read_projections(block.attention)
+        yield from _list_norm(attending.norm)
+        yield from _pack(_join(own.query, own.key, own.value), is_int8)
+        yield from _pack(own.output, is_int8)
+        yield from _list_feed_forward(block.feed_forward, feeding.norm, is_int8)
+    for layer in cast(Iterator[DecoderBlock], network.decoder):
+        attending, crossing, feeding = cast(list[Residual], list(layer.residuals))
+        own, cross = read_projections(layer.own), read_projections(layer.cross)
+        yield from _list_norm(attending.norm)
+        yield from _pack(_join(own.query, own.key, own.value), is_int8)
+        yield from _pack(own.output, is_int8)
+        yield from _list_norm(crossing.norm)
+        yield from _pack(cross.query, is_int8)
+        yield from _pack(_join(cross.key, cross.value), is_int8)
+        yield from _pack(cross.output, is_int8)
+        yield from _list_feed_forward(layer.feed_forward, feeding.norm, is_int8)
+    for norm in (network.encoder_norm, network.decoder_norm):
+        if isinstance(norm, Norm):
+            yield from _list_norm(norm)
+
+
+def _list_positions(network: Transformer) -> Iterator[Array]:
+    position = network.positions
+    if isinstance(position, Sinusoidal):
+        yield position.get_buffer("rate_half").float().numpy()
+    elif isinstance(position, Learned):
+        yield _pad(position.table.detach().float().numpy(), 1)
+    elif network.sizes.positions == "rotary":
+        rotary = next(module for module in network.modules() if isinstance(module, Rotary))
+        yield rotary.angles.get_buffer("rate_half").float().numpy()
+    elif network.encoder_bias is not None and network.decoder_bias is not None:
+        yield _list_bias(network.encoder_bias, -network.encoder_bias.max_distance)
+        yield _list_bias(network.decoder_bias, 0)
+
+
+def _list_bias(relative: Relative, first: int) -> Array:
+    """Return the bias of each head for distances to both sides, or for 0, -1, -2 ... (s - t)."""
+    last = relative.max_distance
+    distance = torch.arange(first, last + 1) if first else -torch.arange(last + 1)
+    return relative.table.detach()[relative._bucket(distance)].float().mT.contiguous().numpy()
+
+
+def _list_norm(norm: Norm) -> Iterator[Array]:
+    yield from (_pad(part.detach().float().numpy(), 0) for part in (norm.weight, norm.bias))
+
+
+def _list_feed_forward(network: FeedForward, norm: Norm, is_int8: bool) -> Iterator[Array]:
+    yield from _list_norm(norm)
+    for linear in (network.inner, network.gate, network.outer):
+        if linear is not None:
+            yield from _pack(read_affine(linear), is_int8)
+
+
+def _join(*parts: Affine) -> Affine:
+    return Affine(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+
+
+def _pad(array: Array, axis: int, value: float = 0, to: int = PANEL) -> Array:
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, -array.shape[axis] % to)
+    return np.pad(array, widths, constant_values=value)
+
+
+def _pack(affine: Affine, is_int8: bool, unused: float = 0) -> Iterator[Array]:
+    """Yield the bias, of 8 bits also the scale of each output, and the weights in panels of 64 outputs."""
+    weight_NK, bias_N = affine.weight.numpy(), affine.bias.numpy()
+    yield _pad(bias_N, 0, unused)
+    if not is_int8:
+        yield _pad(weight_NK, 0).reshape(-1, PANEL, weight_NK.shape[1]).transpose(0, 2, 1)
+        return
+    scale_N = np.abs(weight_NK).max(1) / np.float32(127)
+    yield _pad(scale_N, 0)
+    byte_NK = np.rint(weight_NK / np.where(scale_N == 0, np.float32(1), scale_N)[:, None]) + 128
+    padded_NK = _pad(_pad(byte_NK.astype(np.uint8), 0, 128), 1, 128, to=4)
+    yield padded_NK.reshape(-1, PANEL, padded_NK.shape[1] // 4, 4).transpose(0, 2, 1, 3)

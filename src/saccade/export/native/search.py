@@ -1,0 +1,162 @@
+"""The native library in the place of our search: the same options, scores and cuts, without Python between steps."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast, final
+
+import numpy as np
+
+from saccade.data.batches import pad_sources
+from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
+from saccade.decoding.beam import Lost, name_cut, rank_hypotheses
+from saccade.decoding.constraints import Constraints, constrain
+from saccade.decoding.slices import Tick, narrow
+from saccade.errors import UserError
+from saccade.export.native.engine import NativeEngine
+from saccade.export.native.library import Options, Output, Told, load_library
+from saccade.export.proof import TOKENS, Ids
+from saccade.tasks.texts import batch_by_length
+
+MOST_WIDTH = 32  # of a beam without Python; csrc/native.h has twice this number
+MOST_ROWS = 128  # that one thread steps with
+FEW_ROWS = 8  # for each thread: these share every step instead
+SLICE = 64  # rows times steps between two looks at who else waits
+ALL_STEPS = 1 << 40
+ENDED = 0
+
+
+@final
+class NativeSearch:
+    """Searches with a packed model."""
+
+    name = "native"
+
+    def __init__(self, engine: NativeEngine) -> None:
+        self._engine = engine
+
+    def refuse(self, options: BeamOptions | SamplingOptions) -> None:
+        """Refuse nothing."""
+
+    def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> None:
+        """Refuse nothing."""
+
+    def search(
+        self, sources: Ids, prefixes: Ids, options: BeamOptions | SamplingOptions, tick: Tick | None
+    ) -> list[list[Hypothesis]]:
+        """Return the best outputs of every source, best first."""
+        longest, most = max(map(len, sources), default=0), self._engine.longest
+        if most is not None:
+            if longest >= most:
+                raise UserError(f"source: {longest:,} tokens given; this model reads at most {most - 1:,}")
+            options = replace(options, max_length=min(options.max_length, most))
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        kept = [row for row, ids in enumerate(sources) if ids]
+        if isinstance(options, BeamOptions) and options.width <= MOST_WIDTH and not options.no_repeat_ngram:
+            if kept:
+                tell = None if tick is None else narrow(tick, kept)
+                best = self._search_all([sources[row] for row in kept], [prefixes[row] for row in kept], options, tell)
+                for row, hypotheses in zip(kept, best, strict=True):
+                    found[row] = hypotheses
+            return found
+        hypotheses_of_each = options.width if isinstance(options, BeamOptions) else options.num_best
+        for rows in batch_by_length([len(source) for source in sources], 2 * TOKENS // hypotheses_of_each):
+            some = search(
+                cast(Stepper, self._engine),
+                *pad_sources([sources[row] for row in rows]),
+                options,
+                [prefixes[row] for row in rows],
+                None if tick is None else narrow(tick, rows),
+            )
+            for row, hypotheses in zip(rows, some, strict=True):
+                found[row] = hypotheses
+        return found
+
+    def _search_all(
+        self, sources: Ids, prefixes: Ids, options: BeamOptions, tick: Tick | None
+    ) -> list[list[Hypothesis]]:
+        """Search without Python between steps, or between a few of them where others wait."""
+        source_BS, length_B = pad_sources(sources)
+        constraints = constrain(options, source_BS, length_B, prefixes)
+        order = sorted(
+            range(len(sources)), key=lambda row: -len(sources[row])
+        )  # the longest first: threads end together
+        running = _Running(self._engine, options, len(sources))
+        try:
+            limits, guards = constraints.limit_B.tolist(), constraints.guarded_B.tolist()
+            for row in order:
+                ids = source_BS[row, : int(length_B[row])].tolist()
+                running.add(ids, prefixes[row], limits[row], guards[row])
+            running.run(order, tick)
+            found: list[list[Hypothesis]] = [[] for _ in sources]
+            for number, row in enumerate(order):
+                found[row] = running.tell(number, constraints, row)
+            return found
+        finally:
+            running.forget()
+
+
+@final
+class _Running:
+    """A search of the library, from its beginning to its end."""
+
+    def __init__(self, engine: NativeEngine, options: BeamOptions, count: int) -> None:
+        self._library, self._engine, self._options = load_library(), engine, options
+        banned = [PAD, START, *([] if options.writes_unknown else [UNKNOWN])]
+        given = Options(
+            options.width,
+            options.num_best,
+            options.min_length,
+            options.max_rounds,
+            options.length_offset,
+            sum(1 << number for number in banned),
+            options.length_penalty,
+        )
+        self._rows = min(count * options.width, MOST_ROWS)
+        is_shared = count * options.width < FEW_ROWS * engine.threads or count < engine.threads
+        self._handle = self._library.saccade_search(
+            engine.handle, ctypes.byref(given), count, max(self._rows, options.width), is_shared
+        )
+        assert self._handle
+
+    def add(self, ids: list[int], prefix: Sequence[int], limit: int, is_guarded: bool) -> None:
+        self._engine.check_ids([ids])
+        source, start = np.array(ids, np.int32), np.array([*prefix, PAD], np.int32)
+        done = self._library.saccade_add(
+            self._handle, len(ids), source.ctypes.data, len(prefix), start.ctypes.data, limit, is_guarded
+        )
+        assert not done
+
+    def run(self, order: Sequence[int], tick: Tick | None) -> None:
+        steps = ALL_STEPS if tick is None else max(1, SLICE // self._rows)
+        while self._library.saccade_run(self._handle, steps):
+            if tick is not None and (wanted := tick()) is not None:
+                for number, row in enumerate(order):
+                    if not wanted[row]:
+                        self._library.saccade_drop(self._handle, number)
+
+    def tell(self, number: int, constraints: Constraints, row: int) -> list[Hypothesis]:
+        """Return the outputs of a source as our search does."""
+        told, output = Told(), Output()
+        self._library.saccade_tell(self._handle, number, ctypes.byref(told))
+        finished, cut = list[Hypothesis](), list[Hypothesis]()
+        for which in range(told.num_found):
+            self._library.saccade_output(self._handle, number, which, ctypes.byref(output))
+            ids, steps = output.ids[: output.count], output.steps[: output.count]
+            if output.kind == ENDED:
+                finished.append(self._options.hypothesis(ids[: -1 if ids[-1] == END else None], steps))
+            else:
+                kept, why = constraints.cut(row, ids)
+                cut.append(self._options.hypothesis(ids[:kept], steps[:kept], why))
+        found = rank_hypotheses(finished, cut, self._options.num_best)
+        if self._options.width == 1 or not told.lost:
+            return found
+        limit = int(constraints.limit_B[row])
+        reason = "max_rounds" if told.lost == 1 else self._options.name_limit(limit)
+        return name_cut(found, Lost(told.lost_score, reason))
+
+    def forget(self) -> None:
+        self._library.saccade_forget(self._handle)

@@ -1,0 +1,221 @@
+"""The native search in the place of ours: the same outputs, scores and cuts for every option."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from exports import portable, transformer
+from runs import make_run
+from saccade.cli import app
+from saccade.data.batches import decoder_input, pad_sources
+from saccade.data.text.tokenizer import PAD
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
+from saccade.decoding.slices import Ended, supervised, tick_of
+from saccade.errors import UserError
+from saccade.export import engine as engines
+from saccade.export.choice import EngineChoice
+from saccade.export.native import library, pack
+from saccade.export.native.engine import NativeEngine
+from saccade.export.native.search import NativeSearch
+from saccade.models.transformer import Transformer
+from saccade.runs.load import load
+from saccade.serving.models import load_runs
+from saccade.tasks.base import Portable
+from servers import serving
+
+DRAW = random.Random(3)
+THREADS = (1, 2, 3)
+
+
+def draw_sources(count: int, longest: int = 12, draw: random.Random = DRAW) -> list[list[int]]:
+    return [[draw.randint(4, 14) for _ in range(draw.randint(1, longest))] for _ in range(count)]
+
+
+def searcher(model: Portable, folder: Path, quantization: str = "float32", **how: Any) -> NativeSearch:
+    path = folder / f"{quantization}.bin"
+    pack.write(cast(Transformer, model.network), path, quantization)
+    return NativeSearch(NativeEngine(cast(Transformer, model.network), path, **how))
+
+
+@pytest.fixture(scope="module")
+def model() -> Portable:
+    """A model that has learned to write its source backwards, but not well."""
+    torch.manual_seed(1)
+    network = transformer().train()
+    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(200):
+        given = draw_sources(16, 8)
+        wanted = [[4 + number % 7 for number in reversed(ids)] for ids in given]
+        vectors = network(*pad_sources(given), decoder_input(wanted))
+        loss = torch.nn.functional.cross_entropy(network.logits(vectors).mT, pad_sources(wanted)[0], ignore_index=PAD)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return portable(network.eval())
+
+
+def check_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+    assert [[one.ids for one in best] for best in theirs] == [[one.ids for one in best] for best in ours]
+    assert [[(one.ended, one.cut) for one in best] for best in theirs] == [
+        [(one.ended, one.cut) for one in best] for best in ours
+    ]
+    for best, others in zip(ours, theirs, strict=True):
+        for one, other in zip(best, others, strict=True):
+            assert other.score == pytest.approx(one.score, abs=1e-4)
+            assert other.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_length": 5},
+        {"min_length": 6},
+        {"no_repeat_ngram": 1, "max_length": 7},
+        {"no_repeat_ngram": 2},
+        {"writes_unknown": False},
+        {"max_length_factor": 30.0, "max_rounds": 2},
+        {"max_length_factor": 90.0, "max_rounds": 0, "max_length": 700},
+        {"width": 4},
+        {"width": 4, "min_length": 5, "writes_unknown": False},
+        {"width": 4, "length_penalty": 0.0},
+        {"width": 3, "length_penalty": 2.0, "num_best": 3},
+        {"width": 2, "length_penalty": 3.0, "max_length_factor": 5.0, "max_rounds": 2},
+        {"width": 4, "length_penalty": 4.0, "max_length_factor": 30.0, "max_rounds": 2, "num_best": 3},
+        {"width": 4, "max_length": 6, "num_best": 2},
+        {"width": 4, "no_repeat_ngram": 2},
+        {"width": 40, "num_best": 3},
+        {"width": 5, "max_length_factor": 0.5, "max_length_extra": 1, "num_best": 4},
+    ],
+    ids=str,
+)
+def test_every_option_does_what_it_does_here(
+    tmp_path: Path, model: Portable, options: dict[str, Any], threads: int
+) -> None:
+    given, chosen = draw_sources(33, 12, random.Random(4)), BeamOptions(**options)
+    native = searcher(model, tmp_path, threads=threads)
+    for longest in (0, 3):
+        prefixes = [[4 + row % 7] * (row % (longest + 1)) for row in range(len(given))]
+        ours = search(cast(Stepper, model.network), *pad_sources(given), chosen, prefixes)
+        check_same(ours, native.search(given, prefixes, chosen, None))
+        check_same(ours[:3], native.search(given[:3], prefixes[:3], chosen, None))
+
+
+def test_samples_are_drawn_by_our_own_search(tmp_path: Path, model: Portable) -> None:
+    native, given = searcher(model, tmp_path), draw_sources(7, 12, random.Random(4))
+    options = SamplingOptions(num_best=3, seed=4)
+    ours = search(cast(Stepper, model.network), *pad_sources(given), options)
+    check_same(ours, native.search(given, [[] for _ in given], options, None))
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_bits_are_those_of_a_sentence_alone(tmp_path: Path, model: Portable, width: int) -> None:
+    given, options = draw_sources(50, 12, random.Random(6)), BeamOptions(width=width)
+    for quantization in ("float32", "int8"):
+        found = [
+            searcher(model, tmp_path, quantization, threads=threads, kernels=kernels).search(
+                given, [[] for _ in given], options, None
+            )
+            for threads in THREADS
+            for kernels in library.list_kernels()
+            if kernels != "plain"
+        ]
+        native = searcher(model, tmp_path, quantization)
+        assert [native.search([one], [[]], options, None)[0] for one in given] == found[0]
+        assert all(one == found[0] for one in found)
+
+
+def test_blank_sources_stay_blank(tmp_path: Path, model: Portable) -> None:
+    found = searcher(model, tmp_path).search([[], [4, 5], []], [[], [], []], BeamOptions(), None)
+    assert [len(best) for best in found] == [0, 1, 0]
+
+
+class Supervisor:
+    """Counts the pauses; after some of them not all sources are wanted, or the search must end."""
+
+    def __init__(self, count: int, *, drops: int | None = None, ends: int | None = None) -> None:
+        self.pauses, self._count, self._drops, self._ends = 0, count, drops, ends
+
+    def pause(self) -> None:
+        self.pauses += 1
+        if self._ends is not None and self.pauses > self._ends:
+            raise Ended
+
+    def find_wanted(self) -> list[bool] | None:
+        if self._drops is None or self.pauses <= self._drops:
+            return None
+        return [number % 2 == 0 for number in range(self._count)]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_others_may_go_first_and_sources_may_be_dropped(tmp_path: Path, model: Portable, width: int) -> None:
+    native, given = searcher(model, tmp_path), draw_sources(40, 12, random.Random(5))
+    options = BeamOptions(width=width)
+    prefixes: list[list[int]] = [[] for _ in given]
+    whole = native.search(given, prefixes, options, None)
+    by = Supervisor(40)
+    with supervised(by):
+        assert native.search(given, prefixes, options, tick_of(range(40))) == whole
+    assert by.pauses > 3
+    with supervised(Supervisor(40, drops=1)):
+        found = native.search(given, prefixes, options, tick_of(range(40)))
+    assert found[::2] == whole[::2]
+    assert found[1::2] != whole[1::2]
+    with supervised(Supervisor(40, ends=2)), pytest.raises(Ended):
+        native.search(given, prefixes, options, tick_of(range(40)))
+
+
+def test_learned_positions_end(tmp_path: Path) -> None:
+    native = searcher(portable(transformer(positions="learned")), tmp_path)
+    with pytest.raises(UserError, match="source: 64 tokens given; this model reads at most 63"):
+        native.search([[4] * 64], [[]], BeamOptions(), None)
+    ((one,),) = native.search([[4] * 63], [[]], BeamOptions(max_length_factor=9, max_rounds=0), None)
+    assert len(one.log_probabilities) <= 64
+
+
+def test_a_wrong_library_is_not_used(model: Portable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NativeEngine, "log_probabilities", lambda self, sources, targets: [[0.0]] * len(sources))
+    with pytest.raises((UserError, ValueError), match=r"wrong on this machine|shorter"):
+        engines.make_searcher(model, EngineChoice("native"))
+
+
+def test_a_run_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path / "cache"))
+    run = make_run(tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert load(run, engine="native").predict(["a b"])
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    assert len(list((tmp_path / "cache" / "packed").iterdir())) == 1
+
+
+def test_a_server_answers_the_same(tmp_path: Path) -> None:
+    run, answers = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr"), []
+    for choice in (EngineChoice(), EngineChoice("native"), EngineChoice("native", "int8")):
+        with serving(load_runs([run], engine=choice)) as served:
+            asked = {"q": ["a b c", "", "h g f e", "d"], "source": "en", "target": "fr"}
+            answers.append(served.post("/translate", **asked).json()["translatedText"])
+            assert served.post("/v1/translate", q="a b", beam=2, no_repeat_ngram=2).status_code == 200
+    assert answers[0] == answers[1]
+    assert len(answers[2]) == 4
+
+
+def test_without_a_compiler_the_engine_is_refused_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run")
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    library.load_library.cache_clear()
+    try:
+        done = CliRunner().invoke(app, ["predict", str(run), "--engine", "native"], input="a b\n")
+    finally:
+        library.load_library.cache_clear()
+    assert isinstance(done.exception, UserError)
+    assert "no C compiler was found (no-such-compiler); the engine torch can" in str(done.exception)
