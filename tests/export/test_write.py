@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from exports import portable, random_pairs, transformer
+from exports import phrases, pieces, portable, random_pairs, transformer
 from runs import make_run
 from saccade.cli import app
 from saccade.errors import UserError
@@ -154,3 +154,18 @@ def test_what_a_model_allows_is_one_line(tmp_path: Path) -> None:
     config = config_file.load_config(run / "config.yaml")
     predictor = TASKS[config.task].load(config, run)
     assert "ctranslate2" not in formats.describe_exports(predictor.portable())
+
+
+def test_a_full_disk_is_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors.torch import save_file
+    from transformers import PreTrainedModel
+
+    def fail(model: PreTrainedModel, folder: Path) -> None:
+        save_file({"bias": model.get_buffer("final_logits_bias")}, folder / "nowhere" / "model.safetensors")
+
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", fail)
+    both, how = (pieces(), pieces()), {"quantization": "float32", "most": 3, "say": lambda what: None}
+    model = portable(transformer(norm="post", tied="three", positions="sinusoidal", vocabularies=both), *both)
+    with pytest.raises(OSError, match="I/O error"):
+        write.export("huggingface", model, tmp_path / "out", scored=phrases(3), **cast(Any, how))
+    assert not list(tmp_path.iterdir())

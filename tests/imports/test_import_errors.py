@@ -199,3 +199,12 @@ def test_mistakes_of_a_call_are_told(
     done = CliRunner().invoke(app, ["import", *arguments])
     assert isinstance(done.exception, UserError)
     assert message in str(done.exception)
+
+
+def test_what_is_no_folder_of_a_model_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "demo.argosmodel").touch()
+    with pytest.raises(UserError, match=r"demo\.argosmodel: this is a file; allowed: a folder"):
+        bring(tmp_path / "demo.argosmodel")
+    (folder / "config.json").write_text("{}", "utf-8")
+    with pytest.raises(UserError, match=r'config\.json: model_type: missing; allowed: "marian", "pegasus", "m2m_100"'):
+        bring(folder)

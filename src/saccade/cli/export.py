@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from saccade.cli import terminal
-from saccade.cli.flags import RunFolder, Threads, set_threads
-from saccade.errors import UserError
+from saccade.cli import proof
+from saccade.cli.flags import RunFolder, Threads
+from saccade.cli.proof import ProofAsJson, ProofTarget
+from saccade.export.proof import Proof, Say
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.tasks import TASKS
@@ -29,39 +28,27 @@ def export(
         Path | None,
         typer.Option("--input", help="Sources, or labelled examples, to prove it with. (default: the run's test set)"),
     ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their targets, if --input does not hold both.")] = None,
+    target: ProofTarget = None,
     most: Annotated[
         int, typer.Option("--sentences", min=1, help="Prove it with the first pairs or examples of the set.")
     ] = 1000,
     threads: Threads = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
+    as_json: ProofAsJson = False,
 ) -> None:
     """Write a model for another engine, and prove that it answers the same there."""
     from saccade.export import write  # the table of formats is read when it is needed
 
-    if target is not None and source is None:
-        raise UserError("--target: given without --input")
-    set_threads(threads)
-    predictor: Predictor = load_run(model, device="cpu")
-    portable = predictor.portable()
-    console = Console(stderr=True)
-    with terminal.quiet(), console.status("") as status:
-        proof = write.export(
-            name,
-            portable,
-            out,
-            quantization=quantization,
-            scored=_scored_set(model, predictor, source, target),
-            most=most,
-            say=lambda what: status.update(f"{what} ..."),
-        )
-    typer.echo(json.dumps(proof.plain()) if as_json else "\n".join(proof.lines()))
-    if not as_json:
-        typer.echo(f"The model is in {out}, its proof in {write.find_proof(out)}.")
-    for missed in proof.missed:
-        typer.echo(f"saccade: {out}: {missed}", err=True)
-    if proof.missed:
-        raise typer.Exit(1)
+    proof.check(source, target)
+
+    def prove(say: Say) -> Proof:
+        predictor: Predictor = load_run(model, device="cpu")
+        scored = _scored_set(model, predictor, source, target)
+        portable = predictor.portable()
+        return write.export(name, portable, out, quantization=quantization, scored=scored, most=most, say=say)
+
+    found = proof.make(prove, threads)
+    where = f"The model is in {out}, its proof in {write.find_proof(out)}."
+    proof.tell(found, [*found.lines(), where], out, as_json=as_json)
 
 
 def _scored_set(model: Path, predictor: Predictor, source: Path | None, target: Path | None) -> ScoredSet:

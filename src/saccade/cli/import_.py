@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from saccade.cli import terminal
-from saccade.cli.flags import Threads, set_threads
+from saccade.cli import proof
+from saccade.cli.flags import Threads
+from saccade.cli.proof import ProofAsJson, ProofTarget
 from saccade.errors import UserError
+from saccade.export.proof import Proof, Say
 from saccade.tasks.base import ScoredSet
 
 
@@ -24,37 +24,26 @@ def import_(
     source: Annotated[
         Path | None, typer.Option("--input", help="Sources to prove it with. (default: texts of drawn pieces)")
     ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their targets, if --input does not hold both.")] = None,
+    target: ProofTarget = None,
     languages: Annotated[
         str | None, typer.Option(help="Of a model for many languages: its codes of source and target, de,en.")
     ] = None,
     most: Annotated[int, typer.Option("--sentences", min=1, help="Prove it with so many pairs.")] = 50,
     threads: Threads = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
+    as_json: ProofAsJson = False,
 ) -> None:
     """Make a run of a model of another toolkit, and prove that it answers the same here."""
     from saccade.imports import write
 
-    if target is not None and source is None:
-        raise UserError("--target: given without --input")
-    set_threads(threads)
-    console = Console(stderr=True)
-    with terminal.quiet(), console.status("") as status:
-        proof = write.import_folder(
-            folder,
-            run,
-            languages=_split_codes(languages),
-            scored=None if source is None else _read_set(source, target),
-            most=most,
-            say=lambda what: status.update(f"{what} ..."),
-        )
-    typer.echo(json.dumps(proof.plain()) if as_json else "\n".join(write.describe(proof)))
-    if not as_json:
-        typer.echo(f"The run is in {run}, its proof in {run / write.PROOF}.")
-    for missed in proof.missed:
-        typer.echo(f"saccade: {run}: {missed}", err=True)
-    if proof.missed:
-        raise typer.Exit(1)
+    proof.check(source, target)
+
+    def prove(say: Say) -> Proof:
+        codes, scored = _split_codes(languages), None if source is None else _read_set(source, target)
+        return write.import_folder(folder, run, languages=codes, scored=scored, most=most, say=say)
+
+    found = proof.make(prove, threads)
+    where = f"The run is in {run}, its proof in {run / write.PROOF}."
+    proof.tell(found, [*write.describe(found), where], run, as_json=as_json)
 
 
 def _split_codes(languages: str | None) -> tuple[str, str] | None:

@@ -22,6 +22,7 @@ from saccade.layers.residual import Norm
 from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable
 from saccade.tasks.texts import batch_by_length
+from saccade.training.checkpoints import disk_errors
 
 EPSILON = 1e-5  # of both networks' norms
 SIDES = ("encoder", "decoder")
@@ -70,7 +71,8 @@ def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, o
     assert not unexpected, unexpected
     assert all("embed_positions" in name or name == BIAS for name in missing), missing
     model.generation_config = _make_generation_config(portable.options, find_longest(network))
-    model.save_pretrained(folder)
+    with disk_errors():
+        model.save_pretrained(folder)
     _write_tokenizer(portable, folder)
     return {"architecture": type(model).__name__, "longest": find_longest(network)}
 

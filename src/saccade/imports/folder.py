@@ -68,10 +68,11 @@ class Fields:
     def choose(self, name: str, allowed: Collection[T], default: T = REQUIRED) -> T:
         """Return a field that has one of some values."""
         value: Any = self.content.get(name, default)
+        listed = ", ".join(map(json.dumps, allowed))
         if value is REQUIRED:
-            raise UserError(f"{self.path}: {name}: missing")
+            raise UserError(f"{self.path}: {name}: missing; allowed: {listed}")
         if value not in allowed:
-            raise self.refuse(name, ", ".join(json.dumps(one) for one in allowed))
+            raise self.refuse(name, listed)
         return value
 
     def refuse(self, name: str, allowed: str) -> UserError:

@@ -65,7 +65,8 @@ def import_folder(
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("an import", error, "export")) from None
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder")
+        said = "this is a file; allowed: a folder" if folder.exists() else "there is no such folder"
+        raise UserError(f"{folder}: {said}")
     if run.exists():
         raise UserError(f"{run}: it is there already; give another place, or delete it")
     say("reading")

@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, final
@@ -140,13 +142,20 @@ def is_whole(path: Path) -> bool:
 
 
 def _write(tensors: dict[str, Tensor], draft: Path, facts: dict[str, Any]) -> None:
-    """Write a file of tensors with some facts and a checksum; a full disk becomes an OSError.
+    """Write a file of tensors with some facts and a checksum.
 
     They are one entry of the file's metadata: safetensors writes several in a random order, and equal runs must have
     equal files.
     """
-    try:
+    with disk_errors():
         save_file(tensors, draft, {FACTS: json.dumps({**facts, CHECKSUM: _checksum(tensors, facts)})})
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Inside the block a full disk is an OSError when tensors are written, too."""
+    try:
+        yield
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error)) from None
 
