@@ -25,6 +25,10 @@ class NonFiniteLoss(RuntimeError):
     """Raised when the loss was infinite or not a number too often in a row. The command line exits with 1."""
 
 
+class LostProcess(RuntimeError):
+    """Raised when another process of a training has ended. The command line exits with 1."""
+
+
 def describe_missing(user: str, error: ModuleNotFoundError, extra: str = "run") -> str:
     """Name the library that `user` needs, and the line that installs it."""
     return f"{user} needs {error.name}: pip install 'saccade[{extra}]'"

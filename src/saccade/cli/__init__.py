@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 import saccade
 from saccade.cli import terminal
-from saccade.errors import NonFiniteLoss, UserError, describe_missing, is_out_of_memory
+from saccade.errors import LostProcess, NonFiniteLoss, UserError, describe_missing, is_out_of_memory
 
 COMMANDS = {  # each in the file of its name, in the order of the help
     "demo": "Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes).",
@@ -93,7 +93,7 @@ def main() -> None:
         _fail("stopped: an answer was asked for, and the input had ended", 1)
     except UserError as error:
         _fail(str(error), 2)
-    except NonFiniteLoss as error:
+    except (LostProcess, NonFiniteLoss) as error:
         _fail(str(error), 1)
     except ModuleNotFoundError as error:
         _fail(describe_missing("this command", error), 2)

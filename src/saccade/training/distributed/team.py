@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast, final
 import torch
 from torch import Tensor, distributed
 
-from saccade.errors import UserError
+from saccade.errors import LostProcess, UserError
 
 T = TypeVar("T")
 PATIENCE = dt.timedelta(hours=12)  # the others wait while the first validates
@@ -98,8 +98,22 @@ def join_team() -> Iterator[Team]:
     has_cuda = torch.cuda.is_available()
     if has_cuda:
         torch.cuda.set_device(place)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if has_cuda else "gloo", timeout=PATIENCE)
     try:
+        _meet("cpu:gloo,cuda:nccl" if has_cuda else "gloo")
         yield Team(distributed.get_rank(), size, torch.device("cuda", place) if has_cuda else CPU)
+    except RuntimeError as error:
+        if isinstance(error, distributed.DistError) or "gloo" in str(error):
+            what = "another process of this training has ended; the same command goes on at the last checkpoint"
+            raise LostProcess(f"{what} (torchrun --max-restarts does so by itself)") from error
+        raise
     finally:
-        distributed.destroy_process_group()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+def _meet(backends: str) -> None:
+    """Find the other processes through torchrun's store, which still has the addresses of those before a restart."""
+    store, rank, size = next(distributed.rendezvous("env://", timeout=PATIENCE))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = distributed.PrefixStore(f"attempt{attempt}", store)
+    distributed.init_process_group(backends, store=own, rank=rank, world_size=size, timeout=PATIENCE)
