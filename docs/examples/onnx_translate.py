@@ -40,10 +40,17 @@ class Model:
         """Read a sentence, or the numbers in a file; None: there is nothing."""
         line = " ".join(line.split())
         if self.source is None:
-            return {"source": np.load(line)[None]} if line else None
+            return self._read_numbers(np.load(line)[None]) if line else None
         if not (ids := self.source.encode(line)):
             return None
         return {"source": np.array([[*ids, self.config["end"]]]), "source_length": np.array([len(ids) + 1])}
+
+    def _read_numbers(self, source: NDArray[Any]) -> Arrays:
+        """Return a picture, features or a clip; of a clip also the number of its cells, over all frames."""
+        if "frames" not in self.config:
+            return {"source": source}
+        cells = source.shape[1] * self.config["rows"] * self.config["columns"]
+        return {"source": source, "source_length": np.array([cells])}
 
     def start(self, given: Arrays) -> tuple[Arrays, Arrays]:
         """Read a source: what stays the same for all steps, and the past of the first one.

@@ -14,12 +14,13 @@ import pytest
 from numpy.typing import NDArray
 
 from saccade.data.labels.labelled import LabelColumns, Text, read_labelled
+from saccade.data.pictures.clips import ClipSize, read_clip
 from saccade.data.pictures.images import read_images
 from saccade.data.sound.mel import read_sound
 from saccade.data.stories import Story, StoryColumns, read_stories
 from saccade.data.tags.columns import read_columns
 from saccade.data.text.corpus import Corpus
-from saccade.datasets.made import bookings, dialling, digits, facts, gifts, mails, reviews, stories
+from saccade.datasets.made import bookings, clips, dialling, digits, facts, gifts, mails, reviews, stories
 from saccade.datasets.made.names import draw_name
 
 
@@ -27,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories, mails, facts])
+@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories, mails, facts, clips])
 def test_the_same_data_are_made_each_time(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (make,) = (getattr(module, name) for name in dir(module) if name.startswith("make_"))
     monkeypatch.setattr(module, "SIZES", dict.fromkeys(("train", "valid", "test"), 20))
@@ -186,3 +187,40 @@ def test_nearly_all_names_of_a_test_set_are_new() -> None:
     dice = random.Random(5)
     seen, new = ({draw_name(dice) for _ in range(count)} for count in (50_000, 500))
     assert len(new - seen) / len(new) > 0.8
+
+
+def test_clips_are_read_as_they_were_painted(tmp_path: Path) -> None:
+    for number, clip in enumerate(clips.paint_clips(40, seed=3)):
+        path = tmp_path / f"{number}.gif"
+        clips.write_gif(path, clip)
+        found = read_clip(path, ClipSize(clips.SIDE, clips.FRAMES[1]))
+        assert np.array_equal(found, clip.colour_N3[clip.index_FYX].transpose(0, 3, 1, 2)), path
+
+
+def test_what_happens_in_a_clip_is_seen_in_its_span() -> None:
+    """The two verbs stand where their spans say; a thing that enters isn't there before, one that leaves not after."""
+    made = clips.paint_clips(150, seed=4)
+    assert {verb for clip in made for verb in clip.sentence.split()} >= set(clips.THEN)
+    for clip in made:
+        words, ends = clip.sentence.split(), [0]
+        for word, first, last in clip.spans:
+            assert words[word] in clips.THEN
+            assert ends[-1] <= first < last < len(clip.index_FYX)
+            ends.append(last + 1)
+        colours = {level // clips.LEVELS for level in np.unique(clip.index_FYX[clip.index_FYX > 0] - 1).tolist()}
+        assert len(colours) >= 2
+        word, first, last = clip.spans[0]
+        is_there = [bool(np.isin(index_YX, range(1, clips.LEVELS + 1)).any()) for index_YX in clip.index_FYX]
+        if words[word] == "enters":
+            assert not any(is_there[: first + 1])
+            assert all(is_there[last:]) or clip.sentence.endswith("leaves")
+        elif len(clip.spans) == 1 and words[word] == "leaves":
+            assert all(is_there[:first])
+            assert not any(is_there[last:])
+
+
+def test_no_one_frame_tells_what_happens() -> None:
+    """All verbs are about as frequent, and a clip is as long with each."""
+    made = clips.paint_clips(600, seed=5)
+    counts = Counter(clip.sentence.split()[word] for clip in made for word, _, _ in clip.spans)
+    assert max(counts.values()) < 2 * min(counts.values())

@@ -129,9 +129,9 @@ FAMILIES = {
     "tags, Transformer": Family(
         lambda: tagger("transformer", positions="relative").portable(), examples(sentences(9)), "onnx"
     ),
-    "picture to sentence": Family(lambda: captioner().portable(), examples(pictures(True)), "onnx"),
+    "picture to sentence": Family(lambda: captioner().portable(), examples(pictures()), "onnx"),
     "features to sentence, hard": Family(
-        lambda: captioner(is_picture=False, attention="hard").portable(), examples(pictures(False)), "onnx"
+        lambda: captioner(kind="features", attention="hard").portable(), examples(pictures("features")), "onnx"
     ),
 }
 

@@ -145,14 +145,16 @@ def test_every_tagger_answers_the_same(tmp_path: Path, more: dict[str, Any]) -> 
     [
         {},
         {"attention": "hard"},
-        {"is_picture": False},
-        {"is_picture": False, "attention": "hard", "start": "zeros", "layers": 2},
+        {"kind": "features"},
+        {"kind": "features", "attention": "hard", "start": "zeros", "layers": 2},
+        {"kind": "clip"},
+        {"kind": "clip", "attention": "hard", "start": "zeros"},
         {"cell": "gru", "layers": 2, "share_output": True},
         {"cell": "rnn", "normalizer": "sparsemax"},
     ],
 )
 def test_every_captioner_writes_the_same(tmp_path: Path, more: dict[str, Any]) -> None:
-    proof = prove(captioner(**more).portable(), pictures(more.get("is_picture", True)), tmp_path)
+    proof = prove(captioner(**more).portable(), pictures(more.get("kind", "picture")), tmp_path)
     assert proof.missed == []
     assert proof.found["log_probability"]["largest_difference"] < 1e-5
     assert proof.found["attention"]["largest_difference"] < 1e-5
@@ -214,10 +216,10 @@ def test_the_example_tags_the_same_without_torch(tmp_path: Path, has_documents: 
     assert run_example("onnx_label.py", tmp_path, lines) == wanted
 
 
-@pytest.mark.parametrize("is_picture", [False, True])
-def test_the_example_describes_the_same_without_torch(tmp_path: Path, is_picture: bool) -> None:
-    model, names = captioner(is_picture=is_picture, attention="hard"), []
-    for seen, _ in pictures(is_picture)[:3]:
+@pytest.mark.parametrize("kind", ["picture", "clip", "features"])
+def test_the_example_describes_the_same_without_torch(tmp_path: Path, kind: str) -> None:
+    model, names = captioner(kind=kind, attention="hard"), []
+    for seen, _ in pictures(kind)[:3]:
         names.append(str(tmp_path / f"{seen.name}.npy"))
         np.save(names[-1], seen.source)
     write(model.portable(), tmp_path, "float32")

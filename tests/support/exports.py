@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from saccade.data.tags.lexicon import Lexicon
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import SPECIAL, ListedPieces, SentencePiece, Tokenizer, Vocabulary
 from saccade.decoding import BeamOptions
+from saccade.layers.clip_encoder import ClipEncoder
 from saccade.layers.crf import LinearChain
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
@@ -219,24 +220,29 @@ def tagger(kind: str = "lstm", *, features: int = 0, documents: bool = False, **
     return Tagger(shake(network), lexicon)
 
 
-def captioner(*, is_picture: bool = True, **more: Any) -> CaptionWriter:
+def captioner(*, kind: str = "picture", **more: Any) -> CaptionWriter:
+    """Make a captioner of a picture, a clip or features."""
     sizes = RecurrentSizes(12, 10, more.pop("layers", 1), more.pop("cell", "lstm"))
-    read: Any = (
-        ImageEncoder(12, rows=8, columns=12) if is_picture else FeatureEncoder(12, rows=2, columns=3, channels=5)
-    )
+    reads: dict[str, Any] = {
+        "picture": ImageEncoder(12, rows=8, columns=12),
+        "clip": ClipEncoder(12, frames=5, rows=8, columns=12),
+        "features": FeatureEncoder(12, rows=2, columns=3, channels=5),
+    }
     options = AttentionOptions(more.pop("score", "additive"), more.pop("normalizer", "softmax"))
-    network = shake(Captioner(read, vocabulary=CAPTIONS.size, sizes=sizes, attention_options=options, **more))
-    if not is_picture:
+    network = shake(Captioner(reads[kind], vocabulary=CAPTIONS.size, sizes=sizes, attention_options=options, **more))
+    if kind == "features":
         network.encoder.mean_C.normal_()
         network.encoder.deviation_C.uniform_(0.5, 2)
-    return CaptionWriter(network, CAPTIONS, BeamOptions(max_length=11), CaptionReader(side=8 if is_picture else None))
+    reader = CaptionReader(side=None if kind == "features" else 8, frames=5 if kind == "clip" else None)
+    return CaptionWriter(network, CAPTIONS, BeamOptions(max_length=11), reader)
 
 
-def pictures(is_picture: bool) -> list[Any]:
+def pictures(kind: str = "picture") -> list[Any]:
+    """Make pictures, clips or features, with captions."""
     draw = np.random.default_rng(4)
-    made: list[Any] = []
-    for row in range(17):
-        bytes_or_numbers = draw.integers(0, 256, (3, 8, 12), np.uint8) if is_picture else draw.normal(size=(6, 5))
-        source = bytes_or_numbers if is_picture else bytes_or_numbers.astype(np.float32)
-        made.append((CaptionSource(str(row), source), ["a b c", "d e"][: 1 + row % 2]))
-    return made
+    makes: dict[str, Callable[[int], Any]] = {
+        "picture": lambda row: draw.integers(0, 256, (3, 8, 12), np.uint8),
+        "clip": lambda row: draw.integers(0, 256, (1 + row % 5, 3, 8, 12), np.uint8),
+        "features": lambda row: draw.normal(size=(6, 5)).astype(np.float32),
+    }
+    return [(CaptionSource(str(row), makes[kind](row)), ["a b c", "d e"][: 1 + row % 2]) for row in range(17)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saccade.datasets import europarl, flickr8k, movie_reviews, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
-from saccade.datasets.made import bookings, dialling, digits, facts, gifts, mails, phrasebook, reviews, stories
+from saccade.datasets.made import bookings, clips, dialling, digits, facts, gifts, mails, phrasebook, reviews, stories
 
 GITHUB = "https://raw.githubusercontent.com"
 MULTI30K = f"{GITHUB}/multi30k/dataset/7bee46bc74186b4b6254603143610f730d40bf66/data/task1/tok"
@@ -50,6 +50,12 @@ DATASETS: dict[str, DataSet] = {
         size="1 MB",
         files=tuple(f"{part}-{rest}-ubyte.gz" for part in ("train", "test") for rest in ("images-idx3", "labels-idx1")),
         make=digits.make_digits,
+    ),
+    "clips": MadeData(
+        what="9,300 clips of moving shapes, each with a sentence that says what happens",
+        size="20 MB",
+        files=tuple(f"{part}{ending}" for part in ("train", "valid", "test") for ending in ("", ".tsv", ".spans.tsv")),
+        make=clips.make_clips,
     ),
     "dialling": MadeData(
         what="sounds of telephone keys, and 3,000 numbers dialled with them",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.normalizers import Hard
+from saccade.layers.clip_encoder import ClipEncoder
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.layers.recurrent.layers import Recurrent
 from saccade.layers.recurrent.scan import Hidden
@@ -17,6 +18,7 @@ from saccade.models.seq2seq import RecurrentSizes, RecurrentState
 from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions, Source, SourceAttention, StepwiseAttention
 from saccade.ops.dropout import dropout
 
+Encoder = ImageEncoder | ClipEncoder | FeatureEncoder
 ATTENTIONS = ("soft", "hard")
 STARTS = ("mean", "zeros")
 MOMENTUM = 0.9  # of the baseline (Xu 2015, section 4.1)
@@ -111,13 +113,13 @@ class CaptionDecoder(nn.Module):
 
 @final
 class Captioner(nn.Module):
-    """A model that describes pictures: from pixels or feature maps to distributions over words."""
+    """A model that describes pictures or clips: from pixels or feature maps to distributions over words."""
 
     baseline: Tensor
 
     def __init__(
         self,
-        encoder: ImageEncoder | FeatureEncoder,
+        encoder: Encoder,
         *,
         vocabulary: int,
         sizes: RecurrentSizes,
@@ -147,13 +149,15 @@ class Captioner(nn.Module):
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))  # of the reward, log p of a word
 
     def start(self, source: Tensor, source_length_B: Tensor) -> RecurrentState:
-        """Read the picture, [B, C, Y, X] or [B, Y * X, C], and return the state before the first word.
+        """Read the picture [B, C, Y, X], clip [B, F, C, Y, X] or features [B, Y * X, C]; return the first state.
 
-        `source_length_B` counts its places.
+        `source_length_B` counts its places; those of a clip are the cells of the first frame, of the second, and so on.
         """
         value_BSD = self.encoder(source)
         places = Source(value_BSD, self.decoder.gaze.aligner.score.memory(value_BSD), source_length_B)
-        return RecurrentState(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), places, 0)
+        return RecurrentState(
+            self._first(value_BSD, source_length_B), value_BSD.new_zeros(len(value_BSD), 0), places, 0
+        )
 
     def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
         """Read some words and return a vector for each, [B, T, D], and the state after them."""
@@ -184,11 +188,18 @@ class Captioner(nn.Module):
     def _embed(self, read_BT: Tensor) -> Tensor:
         return dropout(self.target(read_BT) * self.scale, self.dropout, self.training)
 
-    def _first(self, value_BSD: Tensor) -> Hidden:
+    def _first(self, value_BSD: Tensor, length_B: Tensor) -> Hidden:
         """Compute h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""
         count = self.num_states * self.num_layers
         if self.first is None:
             states = value_BSD.new_zeros(count, len(value_BSD), self.width)
         else:
-            states = torch.tanh(self.first(value_BSD.mean(1))).unflatten(-1, (count, -1)).movedim(1, 0)
+            mean_BD = mean_vector(value_BSD, length_B) if isinstance(self.encoder, ClipEncoder) else value_BSD.mean(1)
+            states = torch.tanh(self.first(mean_BD)).unflatten(-1, (count, -1)).movedim(1, 0)
         return tuple(state.contiguous() for state in states.chunk(self.num_states))
+
+
+def mean_vector(value_BSD: Tensor, length_B: Tensor) -> Tensor:
+    """Return the mean of the first vectors of each row, [B, D]."""
+    real_BS = torch.arange(value_BSD.shape[1], device=value_BSD.device) < length_B[:, None]
+    return (value_BSD * real_BS[..., None]).sum(1) / length_B[:, None]

@@ -9,6 +9,7 @@ from typing import Any
 from saccade.decoding import OPTION_NAMES
 from saccade.decoding.slices import pause
 from saccade.errors import UserError
+from saccade.inspection.draw.caption import encode_picture
 from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views.view import with_views
 from saccade.serving.batcher import measure
@@ -70,7 +71,13 @@ def look(
     """Return insights as JSON, encoded here because a long one would block the event loop."""
     if "targets" in options:
         options["targets"] = [options["targets"]] * len(inputs)
-    return [b"".join(_encode(_select(found, layers, heads))) for found in _look(predictor, inputs, **options)]
+    size = predictor.traits.picture
+    is_clip = size is not None and size.frames is not None
+    seen = [(found, _select(found, layers, heads)) for found in _look(predictor, inputs, **options)]
+    strips = [
+        {"picture": encode_picture(one.picture)} if is_clip and one.picture is not None else {} for one, _ in seen
+    ]
+    return [b"".join(_encode(shown | strip)) for (_, shown), strip in zip(seen, strips, strict=True)]
 
 
 def _encode(content: Any) -> Iterator[bytes]:

@@ -189,10 +189,12 @@ class PictureSize(NamedTuple):
     columns: int
     resize: int | None = None
     patch: int | None = None  # the side of a glimpse, where it sees parts
+    frames: int | None = None  # where it reads clips: how many frames they have at most
 
     def plain(self) -> dict[str, int]:
         found = {"channels": self.channels, "rows": self.rows, "columns": self.columns}
-        return found if self.patch is None else {**found, "patch": self.patch}
+        more = {"patch": self.patch, "frames": self.frames}
+        return found | {name: value for name, value in more.items() if value is not None}
 
 
 class Traits(NamedTuple):

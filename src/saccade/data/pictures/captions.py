@@ -1,4 +1,4 @@
-"""Reads captions with pictures or feature maps: a TSV (image, number, caption) beside a folder or an array."""
+"""Reads captions with pictures, clips or feature maps: a TSV (image, number, caption) beside a folder or an array."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import math
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from saccade.data.batches import collate_pairs
 from saccade.data.pictures import shapes
+from saccade.data.pictures.clips import ClipSize, Span, read_clip, read_clips, read_spans
 from saccade.data.pictures.images import Pixels, read_picture, read_pictures
 from saccade.data.text.corpus import clean, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
@@ -29,7 +30,7 @@ COLUMNS = 3
 
 
 class CaptionSource(NamedTuple):
-    """One input: its name, bytes [C, Y, X] or features [S, C], and a picture to draw on, if there is one."""
+    """One input: its name; bytes [C, Y, X], frames [F, C, Y, X] or features [S, C]; and what of it can be drawn on."""
 
     name: str
     source: NDArray[Any]
@@ -42,6 +43,8 @@ class CaptionSet:
     """N pictures as bytes [N, C, Y, X], or feature maps [N, S, C] with their `grid`, and the captions of each.
 
     Feature values are `scale` times what is stored. `mask_N2YX` says where the two named things lie, if it is known.
+    Clips are [N, F, C, Y, X], padded to the longest; `frames_N` counts the frames of each, and `spans` says when words
+    of its first caption happen, if it is known.
     """
 
     names: list[str]
@@ -50,13 +53,16 @@ class CaptionSet:
     grid: tuple[int, int] | None = None
     scale: float = 1.0
     mask_N2YX: NDArray[np.bool_] | None = None
+    frames_N: NDArray[np.int64] | None = None
+    spans: list[list[Span]] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def load(self, rows: NDArray[np.int64] | slice) -> Tensor:
-        """Return some pictures or feature maps, as a network reads them."""
-        chosen = torch.from_numpy(np.ascontiguousarray(self.source[rows]))
+        """Return some pictures, clips or feature maps, as a network reads them."""
+        source = self.source if self.frames_N is None else self.source[:, : int(self.frames_N[rows].max())]
+        chosen = torch.from_numpy(np.ascontiguousarray(source[rows]))
         return chosen if self.grid is None else chosen.float() * self.scale
 
     def item(self, row: int) -> CaptionSource:
@@ -75,7 +81,8 @@ class CaptionSet:
     def key(self) -> str:
         """Return a hash of all pictures and captions."""
         text = repr((self.captions, self.source.shape, str(self.source.dtype), self.scale)).encode()
-        return hashlib.sha256(text + np.ascontiguousarray(self.source).tobytes()).hexdigest()
+        counts = b"" if self.frames_N is None else self.frames_N.tobytes()
+        return hashlib.sha256(text + counts + np.ascontiguousarray(self.source).tobytes()).hexdigest()
 
 
 def make_shape_captions(count: int, *, side: int, seed: int) -> CaptionSet:
@@ -88,25 +95,35 @@ def make_shape_captions(count: int, *, side: int, seed: int) -> CaptionSet:
 @final
 @dataclass(frozen=True)
 class CaptionReader:
-    """Reads captions with pictures or feature maps.
+    """Reads captions with pictures, clips or feature maps.
 
     `side` is the height and width that pictures are scaled to; None stands for feature maps. `axes` names the axes of
-    their array: N pictures, Y rows, X columns, S places (of a square, row by row), C channels.
+    their array: N pictures, Y rows, X columns, S places (of a square, row by row), C channels. With `frames`, the most
+    that there may be, it reads clips.
     """
 
     side: int | None = None
+    frames: int | None = None
     axes: str = "NYXC"
     scale: float = 1.0
     lower_case: bool = True
     punctuation: bool = True
 
-    def read(self, captions: str, source: str, *, field: str = "data") -> CaptionSet:
-        """Read captions, and the picture or feature map of every name in them."""
+    @property
+    def clip(self) -> ClipSize | None:
+        """How clips are read; None: it reads none."""
+        return None if self.side is None or self.frames is None else ClipSize(self.side, self.frames)
+
+    def read(self, captions: str, source: str, spans: str | None = None, *, field: str = "data") -> CaptionSet:
+        """Read captions, and the picture, clip or feature map of every name in them; and when words happen in clips."""
         captions_of = self._captions(Path(captions).expanduser(), field)
         names, path = list(captions_of), Path(source).expanduser()
         if self.side is not None:
             if not path.is_dir():
-                raise UserError(f"{field}.pictures: there is no folder at {source}")
+                what = "pictures" if self.clip is None else "clips"
+                raise UserError(f"{field}.{what}: there is no folder at {source}")
+            if self.clip is not None:
+                return self._clips(captions_of, path, spans, self.clip)
             pictures = [read_picture(path / name, channels=3, resize=self.side) for name in names]
             return CaptionSet(names, list(captions_of.values()), np.stack(pictures))
         found = self._features(path, field)
@@ -115,7 +132,11 @@ class CaptionReader:
         )
 
     def read_inputs(self, path: Path) -> Iterator[CaptionSource]:
-        """Yield the pictures or feature maps of a file or folder, without captions."""
+        """Yield the pictures, clips or feature maps of a file or folder, without captions."""
+        if self.clip is not None:
+            for name, frame_FCYX in read_clips(path, self.clip):
+                yield CaptionSource(name, frame_FCYX, frame_FCYX)
+            return
         if self.side is not None:
             for name, pixels in read_pictures(path, channels=3, resize=self.side):
                 yield CaptionSource(name, pixels, pixels)
@@ -129,6 +150,18 @@ class CaptionReader:
         """Return a caption as it is learned and scored, with the case and punctuation that were chosen."""
         words = clean(text.lower() if self.lower_case else text).split()
         return " ".join(word for word in words if self.punctuation or any(sign.isalnum() for sign in word))
+
+    def _clips(self, captions_of: dict[str, list[str]], path: Path, spans: str | None, size: ClipSize) -> CaptionSet:
+        first_words = {name: captions[0].split() for name, captions in captions_of.items()}
+        spans_of = read_spans(Path(spans).expanduser(), first_words) if spans is not None else None
+        clips = [read_clip(path / name, size) for name in captions_of]
+        return CaptionSet(
+            list(captions_of),
+            list(captions_of.values()),
+            stack_clips(clips),
+            frames_N=np.array([len(clip) for clip in clips]),
+            spans=None if spans_of is None else list(spans_of.values()),
+        )
 
     def _captions(self, path: Path, field: str) -> dict[str, list[str]]:
         """Read the captions of each picture, in the order of first appearance."""
@@ -204,8 +237,16 @@ def _read_arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def stack_clips(clips: Sequence[Pixels]) -> Pixels:
+    """Join clips into one array [N, F, C, Y, X]; behind the end of a shorter one all is black."""
+    stacked = np.zeros((len(clips), max(map(len, clips)), *clips[0].shape[1:]), np.uint8)
+    for row, clip in enumerate(clips):
+        stacked[row, : len(clip)] = clip
+    return stacked
+
+
 class CaptionBatch(NamedTuple):
-    """Pictures or feature maps, the number of places of each, and captions to read and to write."""
+    """Pictures, clips or feature maps, the number of places of each, and captions to read and to write."""
 
     source: Tensor
     places_B: Tensor
@@ -224,10 +265,12 @@ class CaptionBatch(NamedTuple):
 
 @final
 class CaptionRows:
-    """Every caption of every picture as ids: the rows of batches."""
+    """Every caption of every picture as ids: the rows of batches. A picture, or a frame of a clip, has `places`."""
 
     def __init__(self, pictures: CaptionSet, tokenizer: Tokenizer, *, places: int) -> None:
-        self.pictures, self.places = pictures, places
+        self.pictures = pictures
+        frames_N = np.ones(len(pictures), np.int64) if pictures.frames_N is None else pictures.frames_N
+        self.places_N = places * frames_N
         pairs = [(row, caption) for row, captions in enumerate(pictures.captions) for caption in captions]
         self.picture_N = np.array([row for row, _ in pairs])
         self.ids = [np.asarray(tokenizer.encode(caption), np.int32) for _, caption in pairs]
@@ -236,5 +279,6 @@ class CaptionRows:
     def load(self, rows: NDArray[np.int64]) -> CaptionBatch:
         ids = [self.ids[row] for row in rows]
         _, _, read_BT, write_BT, length_B = collate_pairs(ids, ids)
-        source = self.pictures.load(self.picture_N[rows])
-        return CaptionBatch(source, torch.full((len(ids),), self.places), read_BT, write_BT, length_B)
+        pictures = self.picture_N[rows]
+        places_B = torch.from_numpy(self.places_N[pictures])
+        return CaptionBatch(self.pictures.load(pictures), places_B, read_BT, write_BT, length_B)

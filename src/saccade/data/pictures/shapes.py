@@ -7,7 +7,7 @@ each named shape lies is known, so the share of a word's attention that lies on 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,6 @@ class Scene(NamedTuple):
     place_N22: NDArray[np.float64]
     radius_N2: NDArray[np.float64]
 
-    def rows(self, part: slice) -> Scene:
-        parts: Any = [field[part] for field in self]
-        return Scene(*parts)
-
 
 @final
 class ShapePictures(NamedTuple):
@@ -66,7 +62,7 @@ def paint_shapes(count: int, *, side: int = 48, seed: int = 0) -> ShapePictures:
     mask_N2YX = np.empty((count, 2, side, side), bool)
     for start in range(0, count, CHUNK):
         part = slice(start, min(count, start + CHUNK))
-        cover_N2YX = _cover(scene.rows(part), side)
+        cover_N2YX = cover(scene.shape_N2[part], scene.place_N22[part], scene.radius_N2[part], side)
         mask_N2YX[part] = cover_N2YX >= 0.5
         picture_NCYX[part] = _paint(cover_N2YX, scene.colour_N2[part], random)
     return ShapePictures(picture_NCYX, mask_N2YX, _sentences(scene))
@@ -112,16 +108,21 @@ def _draw_places(
     return first_N2[:, None] + from_first_N22
 
 
-def _cover(scene: Scene, side: int) -> NDArray[np.float32]:
-    """Return the share of each pixel that each thing covers, [N, 2, Y, X], from its distance to the thing's edge."""
+def cover(
+    shape_N: NDArray[np.int64], place_N2: NDArray[np.float64], radius_N: NDArray[np.float64], side: int
+) -> NDArray[np.float32]:
+    """Return the share of each pixel that each of N things covers, [N, Y, X], from its distance to the thing's edge.
+
+    N may stand for several axes.
+    """
     centre = np.arange(side, dtype=np.float32) + 0.5
-    cover_N2YX = np.empty((*scene.shape_N2.shape, side, side), np.float32)
+    cover_NYX = np.empty((*shape_N.shape, side, side), np.float32)
     for shape, name in enumerate(SHAPES):
-        chosen = scene.shape_N2 == shape
-        place, radius = scene.place_N22[chosen].astype(np.float32), scene.radius_N2[chosen].astype(np.float32)
+        chosen = shape_N == shape
+        place, radius = place_N2[chosen].astype(np.float32), radius_N[chosen].astype(np.float32)
         down, right = centre[:, None] - place[:, 0, None, None], np.abs(centre - place[:, 1, None, None])
-        cover_N2YX[chosen] = np.clip(0.5 - _outside(name, down, right, radius[:, None, None]), 0, 1)
-    return cover_N2YX
+        cover_NYX[chosen] = np.clip(0.5 - _outside(name, down, right, radius[:, None, None]), 0, 1)
+    return cover_NYX
 
 
 def _outside(shape: str, down: Pixels, right: Pixels, r: Pixels) -> Pixels:

@@ -1,4 +1,4 @@
-"""A captioner as two ONNX graphs: the encoder of pictures or feature maps, and one step of the decoder."""
+"""A captioner as two ONNX graphs: the encoder of pictures, clips or feature maps, and one step of the decoder."""
 
 from __future__ import annotations
 
@@ -14,17 +14,25 @@ from saccade.export.onnx.graph import Graph
 from saccade.export.onnx.recurrent import Written
 from saccade.export.onnx.scores import weigh
 from saccade.export.projections import read_affine
+from saccade.layers.clip_encoder import ClipEncoder
 from saccade.layers.image_encoder import FeatureEncoder, GridPositions, ImageEncoder
 from saccade.models.captioner import Captioner
 
 
 def make_encoder(network: Captioner) -> bytes:
-    """Write the graph that reads bytes [B, C, Y, X], or features [B, S, C]; it returns places and the first state."""
+    """Write the graph that reads bytes [B, C, Y, X] or [B, F, C, Y, X], or features [B, S, C].
+
+    It returns places and the first state. Of clips it reads how many places each has, too.
+    """
     graph, encoder = Graph(), network.encoder
-    value = _read_picture(graph, encoder) if isinstance(encoder, ImageEncoder) else _read_features(graph, encoder)
+    if isinstance(encoder, ClipEncoder):
+        value, mean = _read_clip(graph, encoder)
+    else:
+        value = _read_picture(graph, encoder) if isinstance(encoder, ImageEncoder) else _read_features(graph, encoder)
+        mean = graph("ReduceMean", value, axes=[1], keepdims=0)
     recurrent.put_memory(graph, network.decoder.gaze.aligner, value)
     cells = network.decoder.layers.cells
-    recurrent.put_states(graph, "past", _start(graph, network, value), cells)
+    recurrent.put_states(graph, "past", _start(graph, network, mean), cells)
     return graph.to_bytes()
 
 
@@ -35,10 +43,12 @@ def make_decoder(network: Captioner) -> bytes:
     x = graph("Mul", graph("Gather", graph.constant(network.target.weight), read), graph.constant(network.scale))
     states = recurrent.take_states(graph, decoder.layers.cells)
     source = recurrent.take_memory(graph, value_width=decoder.layers.cells.hidden_size)
+    if isinstance(network.encoder, ClipEncoder):
+        source["length"] = graph.input("source_length", np.int64, ["batch"])
     query = states[-1][0]
     context, weight = recurrent.attend(graph, decoder.gaze.aligner, query, source)
     if decoder.gaze.hard is not None:
-        everywhere = graph("GreaterOrEqual", weight, graph.constant(0.0))
+        everywhere = graph("GreaterOrEqual", weight, graph.constant(0.0))  # places behind the end have no weight
         weight = weigh(graph, decoder.gaze.hard, weight, everywhere)
         context = graph("MatMul", weight, source["value"])
     context = graph("Mul", graph("Sigmoid", graph.affine(query, read_affine(decoder.gate))), context)
@@ -52,7 +62,40 @@ def make_decoder(network: Captioner) -> bytes:
 def _read_picture(graph: Graph, encoder: ImageEncoder) -> str:
     """Return a vector for each cell, [B, S, D]."""
     picture = graph.input("source", np.uint8, ["batch", *encoder.size])
-    x = graph("Div", graph("Cast", picture, to=graph.type_of(np.float32)), graph.constant(127.5))
+    return _read_cells(graph, encoder, graph("Cast", picture, to=graph.type_of(np.float32)))
+
+
+def _read_clip(graph: Graph, encoder: ClipEncoder) -> tuple[str, str]:
+    """Return a vector for each cell of each frame, [B, S, D], and their mean, [B, D]."""
+    frames = graph.input("source", np.uint8, ["batch", "frames", *encoder.size])
+    length = graph.input("source_length", np.int64, ["batch"])
+    shape, before = graph("Shape", frames), encoder.NEIGHBOURS
+    num_frames = graph("Slice", shape, graph.integers(1), graph.integers(2))
+    beside = graph.integers(0, before, 0, 0, 0, 0, before, 0, 0, 0)
+    padded = graph("Pad", graph("Cast", frames, to=graph.type_of(np.float32)), beside)
+    parts = [
+        graph("Slice", padded, graph.integers(at), graph("Add", num_frames, graph.integers(at)), graph.integers(1))
+        for at in range(2 * before + 1)
+    ]
+    seen = graph("Reshape", graph("Concat", *parts, axis=2), graph.integers(-1, *encoder.cells.size))
+    cell_NSD, width = _read_cells(graph, encoder.cells, seen), encoder.time_FD.shape[1]
+    split = graph(
+        "Concat", graph("Slice", shape, graph.integers(0), graph.integers(2)), graph.integers(-1, width), axis=0
+    )
+    time_FD = graph("Slice", graph.constant(encoder.time_FD), graph.integers(0), num_frames)
+    moved = graph("Add", graph("Reshape", cell_NSD, split), graph("Unsqueeze", time_FD, graph.integers(1)))
+    value = graph("Reshape", moved, graph.integers(0, -1, width))
+    place_S = graph.steps(graph.number(0), graph.size(value, 1))
+    real_BS = graph("Less", place_S, graph("Unsqueeze", length, graph.integers(1)))
+    real_BS1 = graph("Unsqueeze", graph("Cast", real_BS, to=graph.type_of(np.float32)), graph.integers(2))
+    total = graph("ReduceSum", graph("Mul", value, real_BS1), graph.integers(1), keepdims=0)
+    count = graph("Cast", graph("Unsqueeze", length, graph.integers(1)), to=graph.type_of(np.float32))
+    return value, graph("Div", total, count)
+
+
+def _read_cells(graph: Graph, encoder: ImageEncoder, x: str) -> str:
+    """Return a vector for each cell of pictures with values from 0 to 255, [B, S, D]."""
+    x = graph("Div", x, graph.constant(127.5))
     for layer in cast(Iterable[nn.Module], encoder.convolutions):
         x = _convolve(graph, layer, x) if isinstance(layer, nn.Conv2d) else graph("Relu", x)
     flat_BDS = graph("Reshape", x, graph.integers(0, encoder.places.row_YD.shape[1], math.prod(encoder.shape)))
@@ -78,9 +121,8 @@ def _add_places(graph: Graph, places: GridPositions, x_BSD: str) -> str:
     return str(graph("Add", x_BSD, graph.constant(place_SD)))
 
 
-def _start(graph: Graph, network: Captioner, value_BSD: str) -> list[str]:
+def _start(graph: Graph, network: Captioner, mean_BD: str) -> list[str]:
     """Return the first states of all layers, [B, L, D]: tanh(W mean_i v_i), or zeros."""
-    mean_BD = graph("ReduceMean", value_BSD, axes=[1], keepdims=0)
     if network.first is None:
         shape = graph(
             "Concat",

@@ -17,6 +17,7 @@ from saccade.export.ctranslate2 import spell_vocabulary
 from saccade.export.onnx import captioner, recurrent, transformer
 from saccade.export.onnx.classifier import make_classifier
 from saccade.export.onnx.tagger import make_tagger
+from saccade.layers.clip_encoder import ClipEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.classifier import TextClassifier
 from saccade.models.seq2seq import Seq2Seq
@@ -96,6 +97,8 @@ def _read(portable: Portable | PortablePass) -> tuple[Mapping[str, Tokenizer], M
         return portable.tokenizers, portable.facts
     network, sides = portable.network, {"target": portable.target}
     if isinstance(network, Captioner):
-        return sides, {"reads": "numbers", "rows": network.encoder.shape[0], "columns": network.encoder.shape[1]}
+        rows, columns = network.encoder.shape
+        frames = {"frames": network.encoder.num_frames} if isinstance(network.encoder, ClipEncoder) else {}
+        return sides, {"reads": "numbers", "rows": rows, "columns": columns, **frames}
     heads = (len(network.decoder), network.sizes.num_heads) if isinstance(network, Transformer) else (1, 1)
     return {"source": portable.source, **sides}, {"layers": heads[0], "heads": heads[1]}

@@ -64,9 +64,14 @@ def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any], console: Console
     return Columns(panels, padding=(1, 2))
 
 
-def overlay(picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any]) -> NDArray[np.float64]:
-    """Darken the picture where weights are low and return [Y, X, 3]; without a picture, draw the weights as light."""
-    light_YX = DARKEST + (1 - DARKEST) * weight_YX / max(float(weight_YX.max()), 1e-9)
+def overlay(
+    picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any], most: float | None = None
+) -> NDArray[np.float64]:
+    """Darken the picture where weights are low and return [Y, X, 3]; without a picture, draw the weights as light.
+
+    A cell with the weight `most` is not darkened: by default the greatest.
+    """
+    light_YX = DARKEST + (1 - DARKEST) * weight_YX / max(float(weight_YX.max()) if most is None else most, 1e-9)
     if picture_CYX is None:
         return np.repeat(light_YX[..., None], 3, 2)
     picture_YXC = _convert_to_rgb(picture_CYX)

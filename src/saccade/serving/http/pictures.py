@@ -1,4 +1,4 @@
-"""Pictures from requests: PNG and JPEG, in memory; their size is checked before they are decoded."""
+"""Pictures and clips from requests, in memory; their size is checked before they are decoded."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import base64
 import binascii
 import io
 
+from saccade.data.pictures.clips import ClipSize, frames_of, is_cut_off
 from saccade.data.pictures.images import Pixels, pixels_of
+from saccade.errors import UserError
 from saccade.serving.http.responses import refuse
 from saccade.serving.settings import MAX_PIXELS
 
 FORMATS = ("PNG", "JPEG")
+CLIP_FORMATS = ("GIF", "PNG", "WEBP")
 TOO_LARGE = f"image has too many pixels; allowed: {MAX_PIXELS:,} in all"
 
 
@@ -37,3 +40,23 @@ def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
         refuse(TOO_LARGE)
     except (OSError, SyntaxError, ValueError, EOFError):
         refuse(f"image is not a complete {' or '.join(FORMATS)} file")
+
+
+def decode_clip(content: bytes, size: ClipSize) -> Pixels:
+    """Decode an animated picture into frames [F, C, Y, X]."""
+    from PIL import Image
+
+    incomplete = f"image is not a complete {', '.join(CLIP_FORMATS[:-1])} or {CLIP_FORMATS[-1]} file"
+    try:
+        with Image.open(io.BytesIO(content), formats=CLIP_FORMATS) as opened:
+            if opened.width * opened.height * size.frames > MAX_PIXELS:
+                refuse(f"image has too many pixels; allowed: {MAX_PIXELS // size.frames:,} in a frame")
+            if is_cut_off(opened, content):
+                refuse(incomplete)
+            return frames_of(opened, "image", size)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        refuse(TOO_LARGE)
+    except UserError as error:
+        refuse(str(error))
+    except (OSError, SyntaxError, ValueError, EOFError):
+        refuse(incomplete)

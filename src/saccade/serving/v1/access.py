@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header
 
+from saccade.data.pictures.clips import ClipSize
 from saccade.data.pictures.images import Pixels
 from saccade.serving.http import pictures
 from saccade.serving.http.responses import refuse
@@ -24,10 +25,12 @@ NEEDS_KEY = [Depends(_describe_key)]  # what a route depends on that asks for a 
 
 
 def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:
-    """Decode a picture, base64 or a file's bytes, to the pixels that a model reads."""
+    """Decode a picture or a clip, base64 or a file's bytes, to the pixels that a model reads."""
     content = pictures.from_base64(picture) if isinstance(picture, str) else picture
     wanted = model.run.predictor.traits.picture
     assert wanted is not None
+    if wanted.frames is not None:
+        return pictures.decode_clip(content, ClipSize(wanted.resize or wanted.rows, wanted.frames))
     return pictures.decode(content, channels=wanted.channels, resize=wanted.resize)
 
 

@@ -56,8 +56,10 @@ def describe(run: ServedRun) -> Description:
 
 def _look_once(run: ServedRun) -> Insight:
     traits = run.predictor.traits
-    size = traits.picture and (traits.picture.channels, traits.picture.rows, traits.picture.columns)
-    given: Any = np.zeros(size, np.uint8) if size else traits.sample
+    given: Any = traits.sample
+    if (size := traits.picture) is not None:
+        frames = () if size.frames is None else (1,)
+        given = np.zeros((*frames, size.channels, size.rows, size.columns), np.uint8)
     kinds = {"kinds": traits.kinds} if "kinds" in traits.look_options else {}
     (found,) = run.predictor.look([given], **kinds)
     return found

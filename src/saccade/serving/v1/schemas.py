@@ -206,7 +206,11 @@ class LookRequest(Decoding):
 
     text: Annotated[str | None, Field(default=None, description="For models that read texts.")]
     image: Annotated[
-        str | None, Field(default=None, description="For models that read pictures: base64 of a PNG or JPEG file.")
+        str | None,
+        Field(
+            default=None,
+            description="For models that read pictures: base64 of a PNG or JPEG file; of a clip: GIF, PNG or WebP.",
+        ),
     ]
     target: Annotated[
         str | None, Field(default=None, description="For translators: look at this output instead of their own.")
@@ -283,6 +287,12 @@ class LookResponse(BaseModel):
     aligning: Aligning | None
     views: dict[str, View] | None = None
     others: list[Output] | None = None
+    picture: Annotated[
+        str | None,
+        Field(
+            default=None, description="Of a clip: its frames side by side, as `attention` has them; a data: address."
+        ),
+    ]
 
 
 class Language(BaseModel):
@@ -328,7 +338,8 @@ class ModelDescription(BaseModel):
         dict[str, int] | None,
         Field(
             default=None,
-            description="For models that read pictures: channels, rows, columns; the side of a glimpse (patch).",
+            description="For models that read pictures: channels, rows, columns; the side of a glimpse (patch); "
+            "of clips the most frames.",
         ),
     ]
     examples: Annotated[list[str], Field(default=[], description="Texts to try: examples.txt in the run's folder.")]
@@ -362,7 +373,7 @@ class Answers(BaseModel):
 
 
 class PictureRequest(Request):
-    """A picture, PNG or JPEG: base64 in JSON, or a file in a form. Values of a form are texts."""
+    """A picture, PNG or JPEG (a clip: GIF, PNG, WebP): base64 in JSON, or a file in a form, whose values are texts."""
 
     model_config = ConfigDict(strict=False)
 

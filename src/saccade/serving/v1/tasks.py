@@ -118,7 +118,11 @@ def _picture_body(options: type[RequestOptions]) -> dict[str, Any]:
     """Describe the body in OpenAPI: JSON with the picture as base64, or a form with the file."""
     rest = {"model": {"type": "string"}, **options.model_json_schema().get("properties", {})}
     image = {
-        "application/json": {"type": "string", "minLength": 1, "description": "Base64 of a PNG or JPEG file."},
+        "application/json": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Base64 of a PNG or JPEG file; of a clip, GIF, PNG or WebP.",
+        },
         "multipart/form-data": {"type": "string", "format": "binary"},
     }
     content = {

@@ -22,6 +22,7 @@ from saccade.decoding import BeamOptions
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.tasks.base import MOST_BEAM, RequestOptions
 
+MOST_FRAMES = 256
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -40,6 +41,18 @@ class PictureFiles(Section):
 
     captions: str = Field(description="A TSV file (plain or .gz): image TAB number TAB caption.")
     pictures: str
+
+
+class ClipFiles(Section):
+    """Captions, and the folder where the clips that they name lie."""
+
+    captions: str = Field(description="A TSV file (plain or .gz): clip TAB number TAB caption.")
+    clips: str = Field(description="A folder of animated GIF, PNG or WebP files, or of folders of frames.")
+    spans: str | None = Field(
+        default=None,
+        description="A TSV file that says when words happen, to measure attention: clip TAB word TAB first frame TAB "
+        "last frame, all from 1 on.",
+    )
 
 
 class FeatureFiles(Section):
@@ -69,6 +82,21 @@ class PictureData(CaptionData):
     )
 
 
+class ClipData(CaptionData):
+    """Caption data with clips from files."""
+
+    kind: Literal["clips"]
+    train: ClipFiles
+    valid: ClipFiles
+    test: ClipFiles | None = None
+    side: Annotated[int, Field(ge=8, multiple_of=ImageEncoder.CELL)] = Field(
+        default=32, description="Every frame is made so many pixels high and wide."
+    )
+    frames: Annotated[int, Field(ge=1, le=MOST_FRAMES)] = Field(
+        default=16, description="No clip has more; one that does is refused."
+    )
+
+
 class FeatureData(CaptionData):
     """Feature maps that another network made."""
 
@@ -85,7 +113,7 @@ class FeatureData(CaptionData):
     )
 
 
-Data = Shapes | PictureData | FeatureData
+Data = Shapes | PictureData | ClipData | FeatureData
 
 
 class CaptionTokenizer(Section):
@@ -155,7 +183,7 @@ class CaptionConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["caption"]
-    data: Annotated[Shapes | PictureData | FeatureData, Field(discriminator="kind")] = Shapes()
+    data: Annotated[Data, Field(discriminator="kind")] = Shapes()
     tokenizer: CaptionTokenizer = CaptionTokenizer()
     model: CaptionModel = CaptionModel()
     training: CaptionTraining = CaptionTraining()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -18,7 +18,15 @@ from torch import Tensor
 
 from saccade.data.batches import decoder_input
 from saccade.data.pictures import shapes
-from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, CaptionSource, make_shape_captions
+from saccade.data.pictures.captions import (
+    CaptionReader,
+    CaptionRows,
+    CaptionSet,
+    CaptionSource,
+    make_shape_captions,
+    stack_clips,
+)
+from saccade.data.pictures.clips import Span
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import (
@@ -34,6 +42,7 @@ from saccade.decoding import (
 from saccade.decoding.slices import pause
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
+from saccade.inspection.draw import strip
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
@@ -50,6 +59,7 @@ from saccade.tasks.base import (
 )
 from saccade.tasks.cuts import CutCounts, Kind, tell_kind
 
+CLIP_AXES = 4  # of frames, and of the weights of words on their cells
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
 
@@ -58,7 +68,7 @@ class Caption(NamedTuple):
 
     Where it `ended`, the last log-probability is that of </s>. `cut` is "length" where it reached its greatest length,
     and "loop" where it went in circles; of a sentence that ended, another one was better when it was cut so.
-    `attention` [T, Y, X] is where each word looked, </s> included.
+    `attention` [T, Y, X] is where each word looked, </s> included; in a clip [T, F, Y, X], where and when.
     With `num_best`, `others` are the next best sentences, best first.
     """
 
@@ -89,15 +99,29 @@ class Caption(NamedTuple):
         return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
 
     def draw(self, path: Path) -> None:
-        """The picture once for each word, with its attention over it: PNG, SVG or PDF."""
+        """The picture once for each word, with its attention over it, or the frames of a clip: PNG, SVG or PDF."""
         if self.attention is None:
             raise UserError("draw: this caption was made with attention=False")
-        drawing.to_file(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
+        draw = strip.to_file if self._is_of_clip else drawing.to_file
+        draw(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
 
     def show(self, console: Console) -> None:
-        """Where each word looked, in the terminal."""
+        """Where each word looked, or when, in the terminal."""
         if self.attention is not None:
-            console.print(drawing.in_terminal(self.words, self.attention[: len(self.words)], console))
+            show = strip.in_terminal if self._is_of_clip else drawing.in_terminal
+            console.print(show(self.words, self.attention[: len(self.words)], console))
+
+    def article(self, references: Sequence[str], spans: Sequence[Span] = ()) -> str:
+        """The same as a part of a page, with the true captions, and when the words of a clip happened."""
+        assert self.attention is not None
+        weights = self.attention[: len(self.words)]
+        if self._is_of_clip:
+            return strip.render_article(self.picture, self.words, weights, references, spans)
+        return drawing.render_article(self.picture, self.words, weights, references)
+
+    @property
+    def _is_of_clip(self) -> bool:
+        return self.attention is not None and self.attention.ndim == CLIP_AXES
 
 
 @final
@@ -105,9 +129,9 @@ class Caption(NamedTuple):
 class CaptionWriter(Predictor):
     """What `saccade.load` returns for a run that writes captions.
 
-    Inputs are files, arrays (bytes [C, Y, X], or features [S, C]), or what `read` gives. Every method takes how to
-    decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and those of SamplingOptions;
-    `attention=False` leaves out where it looked.
+    Inputs are files, arrays (bytes [C, Y, X], frames [F, C, Y, X], or features [S, C]), or what `read` gives. Every
+    method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and those
+    of SamplingOptions; `attention=False` leaves out where it looked.
     """
 
     model: Captioner
@@ -130,7 +154,7 @@ class CaptionWriter(Predictor):
             evidence={"attention": True},
             needs_files=not self.num_shapes,
             beam=self.options.width,
-            picture=None if side is None else PictureSize(3, side, side, side),
+            picture=None if side is None else PictureSize(3, side, side, side, frames=self.reader.frames),
             answers="text",
         )
 
@@ -153,22 +177,25 @@ class CaptionWriter(Predictor):
 
     def num_steps(self, given: Given, /, **decoding: Any) -> int:
         del given
-        return count_steps(choose_options(self.options, decoding), math.prod(self.model.encoder.shape))
+        return count_steps(choose_options(self.options, decoding), self._num_cells)
 
     def look(self, inputs: Iterable[Given], **options: Any) -> list[Insight]:
-        """Where each word looked; S are the cells of the picture, row by row."""
+        """Where each word looked; S are the cells of the picture, row by row. A clip is its frames side by side."""
         found = []
         for best in self.stream_best(inputs, attention=True, **options):
             first, *others = best
             assert first.attention is not None
-            weight_TS = torch.from_numpy(first.attention).flatten(1)
+            weight_TYX, picture = first.attention, first.picture
+            if weight_TYX.ndim == CLIP_AXES:
+                weight_TYX = strip.lay_out(weight_TYX)
+                picture = None if picture is None else strip.lay_out(picture.swapaxes(0, 1))
+            shape = weight_TYX.shape[1:]
             output = TextSide.of(first.text, add_end(first.words, has_end=first.ended), self.tokenizer.begins_word)
-            seen = Map("output", "picture", weight_TS[None, None], shape=self.model.encoder.shape)
-            cells = TextSide.of(
-                first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)]
-            )
+            weight_TS = torch.from_numpy(weight_TYX).flatten(1)
+            seen = Map("output", "picture", weight_TS[None, None], shape=(shape[0], shape[1]))
+            cells = TextSide.of(first.name, [f"{row},{column}" for row, column in np.ndindex(*shape)])
             sides, maps = {"output": output, "picture": cells}, {"cross": seen}
-            task, picture = self.traits.task, first.picture
+            task = self.traits.task
             found.append(Insight(task, first, sides, maps, others=others, draws_itself=True, picture=picture))
         return found
 
@@ -176,14 +203,14 @@ class CaptionWriter(Predictor):
         """The pictures of a file or folder, or the feature maps of a file."""
         if source is None:
             raise UserError(
-                "--input: missing; there must be a picture, a folder of pictures, or a file of feature maps"
+                "--input: missing; there must be a picture, a clip, a folder of them, or a file of feature maps"
             )
         if not source.exists():
             raise UserError(f"--input: there is nothing at {source}")
         return self.reader.read_inputs(source)
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, **options: Any) -> Evaluation:
-        """Scores against the captions of a TSV file, for pictures in a folder or a file of feature maps.
+        """Scores against the captions of a TSV file, for pictures or clips in a folder, or a file of feature maps.
 
         A model of shapes needs no files: it is tried on pictures that no training saw.
         """
@@ -192,13 +219,18 @@ class CaptionWriter(Predictor):
             return self.judge(
                 make_shape_captions(self.num_shapes, side=self.reader.side, seed=HELD_OUT), watch=watch, **options
             )
-        if len(paths) != 2:
+        if len(paths) not in ((2,) if self.reader.clip is None else (2, 3)):
             given = ", ".join(map(str, paths)) or "nothing"
-            raise UserError(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
-        return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
+            wanted = "a captions file and its pictures' folder or features"
+            if self.reader.clip is not None:
+                wanted = "a captions file, the folder of its clips, and perhaps a file of spans"
+            raise UserError(f"evaluate: {given} given; it needs {wanted}")
+        captions, source, *spans = map(str, paths)
+        return self.judge(self.reader.read(captions, source, *spans, field="evaluate"), watch=watch, **options)
 
     def judge(self, told: CaptionSet, *, watch: Watch = pass_on, **options: Any) -> Evaluation:
-        """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
+        """BLEU-1 to 4 with all captions as references, and the share that is one of them; of shapes, where nouns look;
+        of clips whose spans are known, how much of the weight lies within them."""
         seen = (told.item(row) for row in range(len(told)))
         cuts = CutCounts()
         found = watch(self.stream(seen, attention=False, **options), len(told))
@@ -206,6 +238,8 @@ class CaptionWriter(Predictor):
         scores: dict[str, float | int] = dict(score(outputs, told.captions))
         if told.mask_N2YX is not None:
             scores["noun_attention"] = 100 * float(noun_attention(self.model, self.tokenizer, told).mean())
+        if told.spans is not None and any(told.spans):
+            scores["span_attention"] = 100 * float(span_attention(self.model, self.tokenizer, told).mean())
         scores["num_pictures"] = len(told)
         return cuts.add_to(Evaluation(scores, _lines(scores)))
 
@@ -217,8 +251,9 @@ class CaptionWriter(Predictor):
         return make_scored(source.name, self.reader.read(str(source), str(target), field="--target"))
 
     def portable(self) -> Portable:
-        reader = PictureReader(math.prod(self.model.encoder.shape))
-        return Portable(self.model, reader, self.tokenizer, self.options, reader.num_places, _score, join=reader.join)
+        reader = PictureReader(self._num_cells, self.reader.frames)
+        longest = self._num_cells * (self.reader.frames or 1)
+        return Portable(self.model, reader, self.tokenizer, self.options, longest, _score, join=reader.join)
 
     def _seen(self, given: Given) -> CaptionSource:
         if isinstance(given, CaptionSource):
@@ -229,7 +264,7 @@ class CaptionWriter(Predictor):
                 raise UserError(f"{given}: {len(found):,} pictures in it; give them to predict one by one (see read)")
             return found[0]
         source = np.asarray(given)
-        return CaptionSource("", source, source if source.ndim == 3 else None)
+        return CaptionSource("", source, source if source.ndim >= 3 else None)
 
     @torch.no_grad()
     def _written(
@@ -237,12 +272,13 @@ class CaptionWriter(Predictor):
     ) -> Iterator[list[Caption]]:
         self._check(seen)
         device = self.model.baseline.device
-        source = torch.from_numpy(np.stack([one.source for one in seen])).to(device)
-        places_B = torch.full((len(seen),), math.prod(self.model.encoder.shape), device=device)
+        source, places_B = self.portable().join([one.source for one in seen])
+        source, places_B = source.to(device), places_B.to(device)
         found = search(self.model, source, places_B, way, tick=pause)
         rows = [row for row, best in enumerate(found) for _ in best]
         flat = [hypothesis for best in found for hypothesis in best]
-        weights = iter(self._look(source[rows], places_B[rows], flat) if attention else [None] * len(flat))
+        grids = [self._grid(seen[row]) for row in rows]
+        weights = iter(self._look(source[rows], places_B[rows], flat, grids) if attention else [None] * len(flat))
         for one, best in zip(seen, found, strict=True):
             yield [self._caption(one, hypothesis, next(weights)) for hypothesis in best]
 
@@ -252,31 +288,57 @@ class CaptionWriter(Predictor):
         return shown._replace(cut_by=found.cut)
 
     def _check(self, seen: list[CaptionSource]) -> None:
+        clip = self.reader.clip
         for one in seen:
-            if one.source.shape != self.model.encoder.size:
-                given, wanted = (" x ".join(map(str, size)) for size in (one.source.shape, self.model.encoder.size))
-                raise UserError(f"{one.name or 'input'}: {given} given; this model reads {wanted}")
+            shape, size = one.source.shape, self.model.encoder.size
+            if (
+                clip is not None
+                and len(shape) == CLIP_AXES
+                and shape[1:] == size
+                and 0 < len(one.source) <= clip.frames
+            ):
+                continue
+            if clip is not None or shape != size:
+                given, wanted = (" x ".join(map(str, numbers)) for numbers in (shape, size))
+                most = "" if clip is None else f"1 to {clip.frames} frames of "
+                raise UserError(f"{one.name or 'input'}: {given} given; this model reads {most}{wanted}")
 
-    def _look(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
-        """Read once more with the weights kept: [T, Y, X] of each."""
+    @property
+    def _num_cells(self) -> int:
+        """How many places a picture has, or a frame."""
+        return math.prod(self.model.encoder.shape)
+
+    def _grid(self, seen: CaptionSource) -> tuple[int, ...]:
+        """Return the axes of the places: Y and X, or F, Y and X."""
+        shape = self.model.encoder.shape
+        return shape if self.reader.clip is None else (len(seen.source), *shape)
+
+    def _look(
+        self, source: Tensor, places_B: Tensor, found: list[Hypothesis], grids: list[tuple[int, ...]]
+    ) -> list[NDArray[np.float32]]:
+        """Read once more with the weights kept: [T, Y, X] of each, or [T, F, Y, X]."""
         read_BT = decoder_input([one.ids for one in found]).to(source.device)
         weight_BTS = cross_weights(self.model, source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()
         return [
-            weight_TS[: len(one.log_probabilities)].reshape(-1, *self.model.encoder.shape)
-            for weight_TS, one in zip(weight_BTS, found, strict=True)
+            weight_TS[: len(one.log_probabilities), : math.prod(grid)].reshape(-1, *grid)
+            for weight_TS, one, grid in zip(weight_BTS, found, grids, strict=True)
         ]
 
 
 class PictureReader(NamedTuple):
-    """How pictures and feature maps are read by other engines: as they are."""
+    """How pictures, clips and feature maps are read by other engines: as they are."""
 
-    num_places: int
+    num_places: int  # of a picture, or of a frame
+    frames: int | None  # of clips: how many there are at most
 
     def encode(self, seen: CaptionSource) -> NDArray[Any]:
         return seen.source
 
     def join(self, sources: Sequence[NDArray[Any]]) -> tuple[Tensor, Tensor]:
         """Return a batch, and how many places each has."""
+        if self.frames is not None:
+            places_B = torch.tensor([len(source) * self.num_places for source in sources])
+            return torch.from_numpy(stack_clips(sources)), places_B
         return torch.from_numpy(np.stack(sources)), torch.full((len(sources),), self.num_places)
 
 
@@ -325,9 +387,27 @@ def noun_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, bat
     return np.concatenate([np.stack(pair, 1) for pair in zip(found[::2], found[1::2], strict=True)])
 
 
+@torch.no_grad()
+def span_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, batch_size: int = 128) -> NDArray[Any]:
+    """The share of each such word's weight in the frames in which it happens: read with the first true sentence."""
+    assert told.spans is not None
+    cells, device, found = math.prod(model.encoder.shape), model.baseline.device, list[float]()
+    first = replace(told, captions=[captions[:1] for captions in told.captions])
+    lines = CaptionRows(first, tokenizer, places=cells)
+    for rows in np.split(np.arange(len(told)), range(batch_size, len(told), batch_size)):
+        batch = lines.load(rows).to(device)
+        weight_BTS = cross_weights(model, batch.source, batch.places_B, batch.read_BT)[:, 0, 0].float().cpu().numpy()
+        weight_BTF = weight_BTS.reshape(*weight_BTS.shape[:2], -1, cells).sum(-1)
+        for weight_TF, row in zip(weight_BTF, rows, strict=True):
+            found += [float(weight_TF[span.word, span.first : span.last + 1].sum()) for span in told.spans[row]]
+    return np.array(found)
+
+
 def _lines(scores: dict[str, float | int]) -> list[str]:
     bleu = "  ".join(f"BLEU-{order} {scores[f'bleu{order}']:.2f}" for order in (1, 2, 3, 4))
     lines = [f"{bleu}  ({scores['num_pictures']:,} pictures)", f"exactly right {scores['exact']:.2f}%"]
     if "noun_attention" in scores:
         lines.append(f"attention of nouns on what they name {scores['noun_attention']:.2f}%")
+    if "span_attention" in scores:
+        lines.append(f"attention of words in the frames in which they happen {scores['span_attention']:.2f}%")
     return lines

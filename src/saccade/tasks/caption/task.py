@@ -20,15 +20,16 @@ from saccade.data.pictures.captions import CaptionRows, CaptionSet
 from saccade.data.pictures.images import read_picture
 from saccade.data.text.tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file_name, train_tokenizer
 from saccade.errors import UserError
-from saccade.inspection.draw import caption as drawing
+from saccade.layers.clip_encoder import ClipEncoder
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
-from saccade.models.captioner import Captioner
+from saccade.models.captioner import Captioner, Encoder
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
+    ClipData,
     FeatureData,
     Shapes,
 )
@@ -40,6 +41,7 @@ from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
 VALIDATION_WORDS = 4096
 NUM_SAMPLES = 6
+KEPT = ("bleu4", "exact", "noun_attention", "span_attention")  # scores of a validation
 SHAPE_FILE = "features.json"  # in a run's folder: what the feature maps look like
 
 
@@ -91,10 +93,13 @@ def model(config: CaptionConfig, tokenizer: AnyTokenizer, places: tuple[int, int
     """The network, initialised by the run's seed; `places` are rows, columns and channels of what it reads."""
     torch.manual_seed(config.seed)
     section, (rows, columns, channels) = config.model, places
-    encoder: ImageEncoder | FeatureEncoder
+    encoder: Encoder
     if isinstance(config.data, FeatureData):
         share = section.feature_dropout
         encoder = FeatureEncoder(section.width, rows=rows, columns=columns, channels=channels, dropout=share)
+    elif isinstance(config.data, ClipData):
+        frames = config.data.frames
+        encoder = ClipEncoder(section.width, frames=frames, rows=rows, columns=columns, channels=channels)
     else:
         encoder = ImageEncoder(section.width, rows=rows, columns=columns, channels=channels)
     sizes = RecurrentSizes(
@@ -157,9 +162,8 @@ def _articles(predictor: CaptionWriter, told: CaptionSet, rows: Iterable[int], f
         if seen.picture is None and folder is not None:
             seen = seen._replace(picture=read_picture(Path(folder).expanduser() / seen.name, channels=3))
         (found,) = predictor.predict([seen])
-        assert found.attention is not None
-        weight_TYX = found.attention[: len(found.words)]
-        articles.append(drawing.render_article(seen.picture, found.words, weight_TYX, told.captions[row]))
+        spans = told.spans[row] if told.spans and found.text in told.captions[row][:1] else []
+        articles.append(found.article(told.captions[row], spans))
     return "".join(articles)
 
 
@@ -182,7 +186,7 @@ class _Validator:
             batch = self.lines.load(rows).to(model.baseline.device)
             likelihood += float(caption_loss(model, batch, Weights())[1])
             items += batch.num_items
-        kept = {f"valid_{name}": float(found[name]) for name in ("bleu4", "exact", "noun_attention") if name in found}
+        kept = {f"valid_{name}": float(found[name]) for name in KEPT if name in found}
         loss = likelihood / items
         score = -loss if self.metric == "loss" else kept[f"valid_{self.metric}"]
         perplexity = math.exp(min(50.0, loss))
@@ -215,7 +219,8 @@ def _say(
 ) -> None:
     for name, those in (("train", train), ("valid", valid)):
         number = sum(map(len, those.captions))
-        console.print(f"data.{name}: {len(those):,} pictures, {number:,} captions")
+        what = "pictures" if those.frames_N is None else "clips"
+        console.print(f"data.{name}: {len(those):,} {what}, {number:,} captions")
     console.print(f"vocabulary: {tokenizer.size:,} {config.tokenizer.kind}")
 
 
@@ -223,7 +228,7 @@ ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)
 INHERITED = Inherited(
     same=("model", "tokenizer", "data.kind", "data.lower_case", "data.punctuation"),
     free=("model.dropout", "model.feature_dropout", "model.forgetting", "tokenizer.grow"),
-    usual=("data.side", "data.axes", "data.scale", "decoding"),
+    usual=("data.side", "data.frames", "data.axes", "data.scale", "decoding"),
     anew=("tokenizer.grow",),
 )
 CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)
