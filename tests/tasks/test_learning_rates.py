@@ -31,7 +31,9 @@ def labelled(draw: random.Random) -> str:
     """A label and a sentence; "not" turns it round."""
     is_good, is_turned = draw.random() < 0.5, draw.random() < 0.3
     word = draw.choice(GOOD if is_good != is_turned else BAD)
-    return f"{'good' if is_good else 'bad'} the {draw.choice(['film', 'room', 'meal'])} was {'not ' * is_turned}{word}\n"
+    return (
+        f"{'good' if is_good else 'bad'} the {draw.choice(['film', 'room', 'meal'])} was {'not ' * is_turned}{word}\n"
+    )
 
 
 def score(folder: Path, task: str, make: Callable[[random.Random], str], **training: Any) -> float:

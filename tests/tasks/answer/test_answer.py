@@ -84,6 +84,8 @@ def test_look_shows_each_hop_over_the_story(folder: Path) -> None:
     shown = call("look", folder / "run", TEXT)
     assert shown.exit_code == 0, shown.output
     assert "hop 1" in shown.stdout
+    assert "layer: 3 given" in str(call("look", folder / "run", TEXT, "--layer", 3).exception)
+    assert "%" not in call("look", folder / "run", TEXT, "--view", "norms").stdout.splitlines()[0]
     for name in ("look.html", "look.png"):
         drawn = call("look", folder / "run", TEXT, "--draw", folder / name)
         assert drawn.exit_code == 0, drawn.output

@@ -134,9 +134,19 @@ def test_look_shows_both_levels(folder: Path) -> None:
     (seen,) = load(folder / "run").look([TEXT])
     assert seen.map().weight_LHTS.shape == (1, 1, 1, 20)
     assert len(seen.plain()["answer"]["sentences"]) == 4
+    assert "label" not in shown.stdout
+    one = call("look", folder / "run", TEXT, "--view", "maximum")
+    assert "We" in one.stdout.splitlines()[1]  # the words above, as of other texts
+    for view, said in ((("--layer", 3), "layer: 3 given"), (("--view", "norms"), "norms given, but they were not")):
+        assert said in str(call("look", folder / "run", TEXT, *view).exception)
     refused = call("look", folder / "run", TEXT, "--kind", "encoder").exception
     assert isinstance(refused, UserError)
     assert "of documents one sees pooling" in str(refused)
+
+
+def test_lines_end_sentences(folder: Path) -> None:
+    (found,) = load(folder / "run").predict(["it was long\n\nit was dull"], attention=True)
+    assert [(one.first, one.end) for one in found.sentences] == [(0, 3), (3, 6)]
 
 
 def test_a_terminal_has_bars(folder: Path) -> None:

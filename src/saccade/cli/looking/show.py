@@ -56,7 +56,7 @@ class LookOutput:
 
     def each(self, found: Iterator[Insight]) -> None:
         for number, seen in enumerate(found, 1):
-            drawn = None if _is_blank(seen) or seen.draws_itself else self._choose(seen)
+            drawn = None if _is_blank(seen) or self._draws_itself(seen) else self._choose(seen)
             self._say(seen, drawn)
             if self.picture is not None and not _is_blank(seen):
                 self._draw(seen, drawn, self._path(number))
@@ -90,6 +90,12 @@ class LookOutput:
         opening = {"byWords": not self.pieces, **self.view._asdict()}
         start = {name: value for name, value in opening.items() if value is not None}
         viewer.write(self.picture, shown, title=title, start=start, pictures=pictures)
+
+    def _draws_itself(self, seen: Insight) -> bool:
+        """An answer that can draw itself does so, unless a view of weights between words is asked for."""
+        if not seen.draws_itself or not seen.maps or self.view == ViewChoice():
+            return seen.draws_itself
+        return self.view.of(seen).shape is not None
 
     def _say(self, seen: Insight, drawn: Drawn | None) -> None:
         """The answer, and where no page holds them the weights."""

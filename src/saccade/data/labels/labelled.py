@@ -176,8 +176,13 @@ def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterat
             yield _check_text(path, number, {"label": label, "text": text}, columns, needs_label)
 
 
+def clean_lines(text: str) -> str:
+    """Clean each line; blank ones are left out."""
+    return "\n".join(filter(None, map(clean, text.split("\n"))))
+
+
 def _clean(value: str) -> str:
-    return "\n".join(filter(None, map(clean, value.split("\n")))) if isinstance(value, Lines) else clean(value)
+    return clean_lines(value) if isinstance(value, Lines) else clean(value)
 
 
 def _is_header(label: str, text: str) -> bool:

@@ -106,7 +106,7 @@ def to_file(document: Document, path: Path, *, title: str) -> None:
         own = list(_place(*_part(document, one), line))
         placed += own
         line = (own[-1].line if own else line) + 1
-    width, height = LEFT + LINE * LETTER, (line + 2) * ROW
+    width, height = LEFT + (LINE + 4) * LETTER, (line + 2) * ROW
     with open_picture(path, (width, height)) as figure:
         figure.set_layout_engine("none")
         axes = figure.add_axes((0, 0, 1, 1))

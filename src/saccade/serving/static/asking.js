@@ -53,7 +53,7 @@ export function asking({ page, input, on }) {
         const onText = (part) => signal.aborted || one.grow(given.text, part);
         const part = await writeOn(one.model, given.text, one.inside.choices.needs(), { ...options, onText });
         if (!signal.aborted) show(one, [part], given, began);
-      } else if (given.isPicture || !one.model.texts) {
+      } else if (given.isPicture || !one.model.texts || one.model.answers !== "text") {
         const whole = given.isPicture ? { image: given.data() } : { text: given.text };
         const part = await lookAtAll(one.model, whole, one.inside.choices.needs(), options);
         if (!signal.aborted) show(one, [part], given, began);

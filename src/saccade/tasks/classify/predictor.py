@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from saccade.data.labels.documents import EncodedInputs, ReadingLimits, encode_inputs
-from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled, split_labels
+from saccade.data.labels.labelled import (
+    LabelColumns,
+    Spelling,
+    Text,
+    clean_lines,
+    parse_lines,
+    read_labelled,
+    split_labels,
+)
 from saccade.data.labels.windows import TextBatch
 from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
 from saccade.data.text.tables import has_columns
@@ -119,11 +127,12 @@ class Classifier(Predictor):
             kinds=tuple(SIDES) if self.max_sentences is None else ("pooling",),
             predict_options=("attention", "key_terms", "window", *(("threshold",) if self.is_several else ())),
             evaluate_options=("threshold",) if self.is_several else (),
-            look_options=("kinds", "norms"),
+            look_options=("kinds", "norms") if self.max_sentences is None else ("kinds",),
             evidence={"attention": True},
             context=self.context,
             labels=self.labels,
             answers="label",
+            texts=None if self.max_sentences is None else "documents",
         )
 
     def predict(
@@ -154,7 +163,7 @@ class Classifier(Predictor):
                 inputs, attention=attention, key_terms=key_terms, window=window
             )
             return
-        texts = (Text(clean(given)) if isinstance(given, str) else given for given in several(inputs))
+        texts = map(self._as_text, several(inputs))
         before: list[Text] = []
         while part := list(itertools.islice(texts, window)):
             seen = [*before, *part]
@@ -166,7 +175,7 @@ class Classifier(Predictor):
         self, inputs: Iterable[str | Text], *, kinds: Collection[str] = ("pooling",), norms: bool = False
     ) -> list[Insight]:
         """What the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
-        texts = [Text(clean(given)) if isinstance(given, str) else given for given in several(inputs)]
+        texts = [self._as_text(given) for given in several(inputs)]
         if self.max_sentences is not None:
             return [self._look_at_document(text, kinds) for text in texts]
         return [self._look(texts[max(0, row - self.context) : row + 1], kinds, norms) for row in range(len(texts))]
@@ -296,6 +305,12 @@ class Classifier(Predictor):
     def _read_label_first(self, source: Path) -> Iterator[Text]:
         warnings.warn(f"{source}: each line begins with a label, as in training; it is not read as text", stacklevel=2)
         return (text._replace(label="") for text in read_labelled([source], self.columns))
+
+    def _as_text(self, given: str | Text) -> Text:
+        """Return a text; the lines of a document are kept, since their ends end sentences."""
+        if isinstance(given, Text):
+            return given
+        return Text(clean(given) if self.max_sentences is None else clean_lines(given))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, as it is spelled for the model."""

@@ -134,3 +134,10 @@ function mean(values) {
 function count(wordOf) {
   return wordOf.length ? wordOf[wordOf.length - 1] + 1 : 0;
 }
+
+/** Return words with `sentence` ({weight, share of the greatest}) where one of a document begins. */
+export function withSentences(words, sentences) {
+  const most = Math.max(1e-9, ...sentences.map(({ weight }) => weight));
+  const begins = new Map(sentences.filter(({ first, end }) => first < end).map(({ weight, first }) => [first, { weight, share: weight / most }]));
+  return words.map((one, index) => (begins.has(index) ? { ...one, sentence: begins.get(index) } : one));
+}

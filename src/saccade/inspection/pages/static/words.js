@@ -1,7 +1,7 @@
 // A text whose words can be selected, and are lit by their weight. One tab stop, arrow keys inside.
 
 /**
- * Write words ([{word, before}], see `withSpaces` in insight.js) into a container. `onSelect(index | null)` as the pointer or the focus enters and leaves one.
+ * Write words ([{word, before}], see `withSpaces` in insight.js) into a container; with `sentence` ({weight, share}) one begins a sentence with a bar. `onSelect(index | null)` as the pointer or the focus enters and leaves one.
  * Returns {update, light, element}: `light(shares, here)` colours each word by its share (null: none) and marks one.
  */
 export function words(container, { words: given = [], label = "", onSelect = () => {} }) {
@@ -18,7 +18,7 @@ export function words(container, { words: given = [], label = "", onSelect = () 
     if (changes.label !== undefined) list.setAttribute("aria-label", changes.label);
     if (!changes.words) return;
     options = changes.words.map(({ word }, index) => option(word, index));
-    list.replaceChildren(...changes.words.flatMap(({ before }, index) => [before, options[index]]));
+    list.replaceChildren(...inSentences(changes.words, options));
     kept = null;
   };
   const light = (shares, here = null) => {
@@ -57,6 +57,25 @@ export function words(container, { words: given = [], label = "", onSelect = () 
   });
   update({ words: given, label });
   return { update, light, element: list };
+}
+
+/** Return the words with what stands before them; where sentences have weights, in a box for each. */
+function inSentences(given, options) {
+  const found = [];
+  let into = found;
+  given.forEach(({ before, sentence }, index) => {
+    if (sentence) found.push((into = sentenceOf(sentence)));
+    into === found ? found.push(before, options[index]) : into.append(sentence ? "" : before, options[index]);
+  });
+  return found;
+}
+
+function sentenceOf({ weight, share }) {
+  const element = document.createElement("span");
+  element.className = "weighed";
+  element.style.setProperty("--bar", share.toFixed(3));
+  element.dataset.weight = `${(100 * weight).toFixed(1)} %`;
+  return element;
 }
 
 function option(word, index) {
