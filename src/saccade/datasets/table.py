@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saccade.datasets import europarl, flickr8k, movie_reviews, prepare
+from saccade.datasets import aeslc, europarl, flickr8k, movie_reviews, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
 from saccade.datasets.made import bookings, clips, dialling, digits, facts, gifts, mails, phrasebook, reviews, stories
 
@@ -254,6 +254,19 @@ DATASETS: dict[str, DataSet] = {
             ),
         ),
         prepare=prepare.write_spoken_digits,
+    ),
+    "aeslc": PublicData(
+        what="18,302 e-mails of a company and their subject lines, in lower case, tokenised",
+        size="5 MB",
+        files=dict.fromkeys(aeslc.FILES),
+        licence="CC BY-NC-SA 4.0",
+        home="https://github.com/ryanzhumich/AESLC",
+        downloads=(
+            Download(
+                "https://codeload.github.com/ryanzhumich/AESLC/zip/7afc087a1cc234d07121f0d4a2d87102ddceabc2",
+            ),
+        ),
+        prepare=aeslc.write_aeslc,
     ),
     "europarl": PublicData(
         what="300,000 pairs of sentences from the European Parliament, German and English, tokenised",

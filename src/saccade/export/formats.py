@@ -13,7 +13,7 @@ from saccade.export import argos, ctranslate2, huggingface
 from saccade.export.answers import PassEngine
 from saccade.export.onnx import runtime, write
 from saccade.export.proof import Bounds, Engine, Ids, Sample
-from saccade.models.copying import CopyingModel
+from saccade.models.pointing.copying import CopyingModel
 from saccade.tasks.base import Portable, PortablePass
 
 Exported = Portable | PortablePass

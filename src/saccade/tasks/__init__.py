@@ -4,6 +4,7 @@ from saccade.tasks.answer.task import ANSWER
 from saccade.tasks.caption.task import CAPTION
 from saccade.tasks.classify.task import CLASSIFY
 from saccade.tasks.glimpse.task import GLIMPSE
+from saccade.tasks.point.task import POINT
 from saccade.tasks.remember.task import REMEMBER
 from saccade.tasks.tag.task import TAG
 from saccade.tasks.translate.task import TRANSLATE
@@ -18,4 +19,5 @@ TASKS = {
     "write": WRITE,
     "answer": ANSWER,
     "remember": REMEMBER,
+    "point": POINT,
 }

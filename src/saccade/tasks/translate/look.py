@@ -15,7 +15,7 @@ from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import KINDS, recording
-from saccade.models.copying import CopyingModel
+from saccade.models.pointing.copying import CopyingModel
 from saccade.tasks.texts import batch_by_length
 from saccade.tasks.translate.copying.copied import describe_copies
 from saccade.tasks.translate.result import TranslationResult

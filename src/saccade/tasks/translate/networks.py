@@ -11,7 +11,7 @@ from saccade.config.base import Layers, NormalizerName, Positive, ScoreName, Sec
 from saccade.config.fields import TransformerFields
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.decoding.limits import PairLengths
-from saccade.models.copying import CopyingModel
+from saccade.models.pointing.copying import CopyingModel
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import Transformer

@@ -49,7 +49,7 @@ from saccade.inspection.insight import Head, Insight, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.models.copying import CopyingModel, Pointed
+from saccade.models.pointing.copying import CopyingModel, Pointed
 from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.insisted import InsistedCounts

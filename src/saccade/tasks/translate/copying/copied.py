@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.inspection.insight import DECIMALS, TextSide
-from saccade.models.copying import Pointed
+from saccade.models.pointing.copying import Pointed
 
 
 class Copied(NamedTuple):

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from saccade.data.batches import PairBatch
 from saccade.data.text.tokenizer import UNKNOWN
-from saccade.models.copying import NEVER, CopyingModel, Pointed
+from saccade.models.pointing.copying import NEVER, CopyingModel, Pointed
 from saccade.training.losses import log_probabilities, read_output
 
 LEAST_MASS = 1e-30  # of what can be copied, where all weights are elsewhere: its logarithm is a number

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saccade.data.batches import PairBatch
 from saccade.data.text.tokenizer import END, START, UNKNOWN
-from saccade.models.copying import CopyingModel, Pointed, mix
+from saccade.models.pointing.copying import CopyingModel, Pointed, mix
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
 from saccade.tasks.translate.copying.loss import copy_loss
