@@ -190,6 +190,8 @@ def test_the_reading_path_of_a_training_step_exists() -> None:
 ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
 # Strings that are spelled like a task's name and no question which task it is.
 OTHER_MEANINGS = {
+    "serving/static/attention/arcs.js": {"point"},  # of a drawing
+    "serving/static/shell/empty.js": {"point"},
     "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
     "bench/html/sanitizers.py": {"translate"},  # the same
     "bench/repeat/cases.py": {

@@ -43,10 +43,12 @@ QUICK = {
     "dialling",
     "digits",
     "gifts",
+    "hull",
     "mails",
     "phrasebook",
     "reviews",
     "shapes_small",
+    "sort",
     "stories",
 }
 
