@@ -177,6 +177,9 @@ def test_looking_reads_the_output_with_them(run: Path) -> None:
         assert seen.answer.text == shown.text
         assert len(seen.sides["output"].pieces) == len(seen.answer.log_probabilities)
         assert seen.map("cross").weight_LHTS.shape[2] == len(seen.sides["output"].pieces)
+        put = [one.text for one in shown.kept if one.way != "copied"]
+        words = zip(seen.answer.text.split(), seen.answer.log_probabilities, strict=False)
+        assert [word for word, step in words if step == 0] == put
 
 
 def test_who_says_so_decides(run: Path, tmp_path: Path) -> None:

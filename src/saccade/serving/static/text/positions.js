@@ -2,14 +2,20 @@
 // both are compared by their places, [first, last + 1] in characters.
 
 const ABBREVIATION = /(?:^|[\s(])(?:\p{L}|Mr|Mrs|Ms|Dr|Prof|St|No|vs|e\.g|i\.e|z\.B|M|Mme)\.\s*$/u;
+const WIDE_END = /[。！？｡]["'”’»›)\]}」』）】〉》]*$/u; // marks that need no space after them
 
-/** Return [{text, at}] without the white space around sentences; an abbreviation ends no sentence. */
+/** Tell whether a segment goes on: an abbreviation ends no sentence, nor does a mark inside a word (example.com/a?b=1). */
+function goesOn(text) {
+  return (ABBREVIATION.test(text) && !text.includes("\n")) || (/\S$/u.test(text) && !WIDE_END.test(text));
+}
+
+/** Return [{text, at}] without the white space around sentences. */
 function splitSentences(text) {
   const segments = [...new Intl.Segmenter(undefined, { granularity: "sentence" }).segment(text)];
   const joined = [];
   for (const { segment, index } of segments) {
     const last = joined.at(-1);
-    if (last && ABBREVIATION.test(last.text) && !last.text.includes("\n")) last.text += segment;
+    if (last && goesOn(last.text)) last.text += segment;
     else joined.push({ text: segment, at: index });
   }
   return joined.map(({ text: one, at }) => ({ text: one.trim(), at: at + one.length - one.trimStart().length })).filter((one) => one.text);

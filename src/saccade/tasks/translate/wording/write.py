@@ -21,6 +21,7 @@ from saccade.tasks.translate.wording.put_back import put_back, read_words
 if TYPE_CHECKING:
     from saccade.tasks.translate.predictor import SourceText, Translator
 
+WORD = re.compile(r"\S+")
 Best = list[TranslationResult]
 Look = Callable[[Sequence["SourceText"], bool], list[Insight]]
 
@@ -68,7 +69,8 @@ class TermWriter:
         ]
         for row, (best, *others), seen in zip(changed, again, look(read, True), strict=True):
             own = {name: getattr(best, name) for name in ("score", "ended", "cut_by", "kept", "terms")}
-            steps = seen.answer.log_probabilities
+            put = [one.text for one in best.kept if one.way != "copied"]
+            steps = _make_certain(seen.answer.log_probabilities, seen.sides["output"], put)
             answer = seen.answer._replace(**own, log_probabilities=steps if best.ended else steps[:-1])
             found[row] = replace(seen, answer=answer, others=others)
         return found
@@ -127,6 +129,19 @@ class TermWriter:
         if self.wording.annotates:
             placeholders = tuple(each._replace(place=find_written(each.place, one.text.notes)) for each in placeholders)
         return put_back(result, placeholders, reading, translator.target)
+
+
+def _make_certain(steps: list[float], output: TextSide, put: Sequence[str]) -> list[float]:
+    """Return log p of an output's pieces, 0 for those of words with a placeholder that was put there."""
+    spans = [found.span() for one in put for found in re.finditer(re.escape(one), output.text)]
+    certain, place = set[int](), 0
+    for number, word in enumerate(output.words):
+        own = re.compile(re.escape(word)).search(output.text, place) or WORD.search(output.text, place)
+        if own is not None:
+            place = own.end()
+            if any(start < own.end() and own.start() < end for start, end in spans):
+                certain.add(number)
+    return [0.0 if word in certain else step for step, word in zip(steps, output.word_of_piece, strict=False)]
 
 
 def has_lost(text: SourceText, best: Best) -> bool:
