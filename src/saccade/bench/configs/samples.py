@@ -195,6 +195,13 @@ def _glimpses(folder: Path) -> dict[str, Any]:
     return {**yaml.safe_load("task: glimpse"), "data": data, "model": model, "training": {"batch_size": 4}}
 
 
+def _bits(folder: Path) -> dict[str, Any]:
+    del folder
+    data = {"width": 3, "lengths": [1, 3], "test_lengths": [3], "num_valid": 4, "num_test": 4}
+    model = {"width": 6, "places": 5, "cells": 4}
+    return {**yaml.safe_load("task: remember"), "data": data, "model": model, "training": {"batch_size": 4}}
+
+
 SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "aligned": _aligned,
     "tsv": _tsv,
@@ -212,6 +219,7 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "shapes": _shapes,
     "pictures": _pictures,
     "glimpses": _glimpses,
+    "bits": _bits,
 }
 
 
