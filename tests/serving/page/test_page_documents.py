@@ -31,7 +31,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         for other in ENGLISH
     ]
     (folder / "labels.tsv").write_text("".join(rows), encoding="utf-8")
-    data: dict[str, Any] = {"train": f"{folder}/labels.tsv", "valid": f"{folder}/labels.tsv", "columns": {"label": 0, "text": 1}}
+    data: dict[str, Any] = {
+        "train": f"{folder}/labels.tsv",
+        "valid": f"{folder}/labels.tsv",
+        "columns": {"label": 0, "text": 1},
+    }
     data |= {"lowercase": True, "split_punctuation": True}
     model = {"kind": "bag", "embedding_width": 8, "sentences": {"width": 6}}
     content = {

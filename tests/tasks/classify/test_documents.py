@@ -86,12 +86,24 @@ def test_sentences_are_encoded_in_parts_and_cut() -> None:
 
 
 def test_a_list_in_a_file_has_a_sentence_a_line(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"label": "x", "text": ["so  it\\nis .", "", "end"]}\n', "utf-8")
+    (tmp_path / "a.jsonl").write_text('{"label": "x", "text": ["so  it. Is .", "", "end"]}\n', "utf-8")
     (text,) = read_labelled([tmp_path / "a.jsonl"], LabelColumns())
-    assert split_document(text.text) == ["so it", "is .", "end"]
+    assert split_document(text.text) == ["so it. Is .", "end"]
     (tmp_path / "a.jsonl").write_text('{"label": "x", "text": ["so", {}]}\n', "utf-8")
     with pytest.raises(UserError, match="must be a string"):
         list(read_labelled([tmp_path / "a.jsonl"], LabelColumns()))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("So it is. It ends! no.\nThe end", ["So it is.", "It ends! no.", "The end"]),
+        ("dr. no is it . . . there ? ! yes it . is", ["dr. no is it . . .", "there ? !", "yes it .", "is"]),
+        (" \n ", []),
+    ],
+)
+def test_texts_are_split_at_their_signs_and_lines(text: str, sentences: list[str]) -> None:
+    assert split_document(text) == sentences
 
 
 def test_two_levels_of_weights(folder: Path) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-LINES = [" ".join("abcdefgh"[(row * 5 + step * (1 + row % 3)) % 8] for step in range(3 + row % 6)) for row in range(200)]
+LINES = [
+    " ".join("abcdefgh"[(row * 5 + step * (1 + row % 3)) % 8] for step in range(3 + row % 6)) for row in range(200)
+]
 STEPS, SAVED = 240, 20
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 

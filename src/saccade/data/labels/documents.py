@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
@@ -9,12 +10,14 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.labels.labelled import Text
+from saccade.data.labels.labelled import Lines, Text
 from saccade.data.labels.windows import EncodedTexts, TextBatch, encode_texts, number_labels
 from saccade.data.text import sentences
 from saccade.data.text.corpus import clean
 from saccade.data.text.tokenizer import END
 
+STOP = re.compile(r"\s\.(?=\s|$)")  # a full stop that is a word
+ENDS = re.compile(r"((?:\s[.!?])+)\s+(?=\S)")
 WHOLE = 1 << 30  # bytes: a sentence is cut by its tokens
 
 
@@ -30,8 +33,17 @@ class ReadingLimits(NamedTuple):
 
 
 def split_document(text: str) -> list[str]:
-    """Split a text into sentences; the end of a line ends one, too."""
-    return [cleaned for span in sentences.split(text, WHOLE) if (cleaned := clean(span.text))]
+    """Split a text into sentences; the end of a line ends one, too.
+
+    In tokenised text, where full stops are words, these and their like end sentences whatever follows.
+    """
+    if isinstance(text, Lines):
+        return text.split("\n")
+    if STOP.search(text):
+        found = ENDS.sub("\\1\n", text).split("\n")
+    else:
+        found = [span.text for span in sentences.split(text, WHOLE)]
+    return [cleaned for sentence in found if (cleaned := clean(sentence))]
 
 
 @final

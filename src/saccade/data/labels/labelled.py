@@ -35,7 +35,7 @@ TEXT_HEADERS = {"text", "sentence", "review", "content", "message", "utterance",
 
 
 class Lines(str):
-    """Sentences, one a line: the only texts whose lines are kept."""
+    """A text whose lines are its sentences, as a list of them is read."""
 
 
 class Text(NamedTuple):
@@ -182,7 +182,7 @@ def clean_lines(text: str) -> str:
 
 
 def _clean(value: str) -> str:
-    return clean_lines(value) if isinstance(value, Lines) else clean(value)
+    return Lines(clean_lines(value)) if isinstance(value, Lines) else clean(value)
 
 
 def _is_header(label: str, text: str) -> bool:
