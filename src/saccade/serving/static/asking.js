@@ -7,7 +7,7 @@ const PAUSE = 300; // milliseconds without a key before the models are asked
 const AGAIN = [2, 4, 8, 15, 30]; // seconds until a server is asked again that did not answer
 
 /**
- * `page` has `panels`, and the outputs that were chosen (`targets`); `input()` is {text, caret, tooLong: why it can't be asked about} or {isPicture, data()}.
+ * `page` has `panels`, and the outputs that were chosen (`targets`); `input()` is {text, caret, tooLong: why it can't be asked about} or {isPicture, data(), received(address of what was read)}.
  * `on.ask()` before anything is asked, `on.clear()` when there is no input, `on.begin(signal)`, `on.answer(panel)` when one is complete,
  * `on.look(panel)` when there are more weights, `on.key()` when one is missing, `on.notice(line)`.
  */
@@ -56,6 +56,7 @@ export function asking({ page, input, on }) {
       } else if (given.isPicture || !one.model.texts || one.model.answers !== "text") {
         const whole = given.isPicture ? { image: given.data() } : { text: given.text };
         const part = await lookAtAll(one.model, whole, one.inside.choices.needs(), options);
+        if (!signal.aborted) await given.received?.(part.insight.picture);
         if (!signal.aborted) show(one, [part], given, began);
       } else await translate(one, given, options, began);
       if (!signal.aborted) on.notice("");

@@ -44,7 +44,7 @@ const isTooLong = () => !readsPictures() && page.limit !== null && size() > page
 const questions = asking({
   page,
   input: () => {
-    if (readsPictures()) return { isPicture: true, data: picture.data };
+    if (readsPictures()) return { isPicture: true, data: picture.data, received: picture.received };
     const tooLong = isTooLong() && `This text has ${size()} characters; this server takes ${page.limit}. Shorten it to go on.`;
     return { text: text.text, caret: text.caret, tooLong };
   },
@@ -175,7 +175,7 @@ function showInput(wasPicture) {
   $("writing").hidden = readsPictures();
   text.language = languages?.source.code ?? "";
   picture.element.hidden = !readsPictures();
-  $("source-title").textContent = readsPictures() ? "Picture" : languages?.source.name ?? (texts ? "Input" : "Text");
+  $("source-title").textContent = readsPictures() ? (wanted.frames ? "Clip" : "Picture") : languages?.source.name ?? (texts ? "Input" : "Text");
   $("examples").hidden = readsPictures() || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
   showCount();

@@ -19,7 +19,7 @@ const DIGITS = [
 ];
 
 /** Return a generator: the same numbers for the same seed (mulberry32). */
-function randomNumbers(seed) {
+export function randomNumbers(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -1,6 +1,7 @@
-// The picture that a model reads: dropped, chosen, pasted, random, or drawn here; with its weights or glimpses over it.
+// The picture or clip that a model reads: dropped, chosen, pasted, random, or drawn here; with its weights or glimpses over it.
 
 import { $, draw, make } from "../parts/dom.js";
+import { paintClip, toBase64 } from "./clips.js";
 import { paint } from "./examples.js";
 
 const [DARK, WARM] = [[12, 8, 24, 205], [255, 176, 64, 60]]; // red, green, blue, opacity
@@ -20,6 +21,7 @@ export function pictureInput({ onChange, onError }) {
   const element = $("picture-input");
   element.append(frame, make("div", { class: "row" }, file, choose, random, eraser), hint);
   let size = { channels: 3, rows: 0, columns: 0 };
+  let clip = null; // the bytes of a clip, as base64: the canvas shows its frames
   let canDraw = false;
   let seed = 0;
   let isExample = true;
@@ -31,8 +33,14 @@ export function pictureInput({ onChange, onError }) {
   const example = (number) => {
     seed = number;
     isExample = true;
-    Object.assign(picture, { width: size.columns, height: size.rows });
-    paint(picture, seed, size.channels);
+    if (size.frames) {
+      const { gif, strip } = paintClip(seed, size);
+      clip = gif;
+      show(strip);
+    } else {
+      Object.assign(picture, { width: size.columns, height: size.rows });
+      paint(picture, seed, size.channels);
+    }
     change();
   };
   const blank = () => {
@@ -42,7 +50,13 @@ export function pictureInput({ onChange, onError }) {
   };
   const take = async (source) => {
     const bitmap = await createImageBitmap(source).catch(() => null);
-    if (!bitmap) return onError("That file isn't a picture this browser can read. Try a PNG or a JPEG.");
+    if (!bitmap) return onError(`That file isn't a picture this browser can read. Try a ${size.frames ? "GIF" : "PNG or a JPEG"}.`);
+    if (size.frames) {
+      clip = toBase64(new Uint8Array(await source.arrayBuffer()));
+      isExample = false;
+      show(bitmap); // its first frame, until the server has read it
+      return change();
+    }
     const [width, height] = canDraw ? [size.columns, size.rows] : [MAX_SIDE, MAX_SIDE];
     const scale = Math.min(canDraw ? Infinity : 1, width / bitmap.width, height / bitmap.height);
     const [wide, high] = [bitmap.width, bitmap.height].map((size) => Math.max(1, Math.round(size * scale)));
@@ -50,6 +64,10 @@ export function pictureInput({ onChange, onError }) {
     picture.getContext("2d").drawImage(bitmap, (picture.width - wide) / 2, (picture.height - high) / 2, wide, high);
     isExample = false;
     change();
+  };
+  const show = (image) => {
+    Object.assign(picture, { width: image.width, height: image.height });
+    picture.getContext("2d").drawImage(image, 0, 0);
   };
   /** Start a black picture. */
   const fillBlack = (width, height) => {
@@ -90,10 +108,15 @@ export function pictureInput({ onChange, onError }) {
     canvas: picture,
     /** Set the size and channels that a model reads, and whether one may draw. Return whether nothing changes. */
     fit: (wanted, mayDraw) => {
-      const isSame = ["channels", "rows", "columns"].every((field) => wanted[field] === size[field]) && mayDraw === canDraw;
+      const isSame = ["channels", "rows", "columns", "frames"].every((field) => wanted[field] === size[field]) && mayDraw === canDraw;
       [size, canDraw] = [wanted, mayDraw];
       eraser.hidden = !canDraw;
-      hint.textContent = canDraw ? "Draw on it, drop a picture here, or paste one." : "Drop a picture here, or paste one.";
+      const what = size.frames ? "clip" : "picture";
+      choose.textContent = `Choose a ${what}`;
+      random.textContent = `Random ${what}`;
+      picture.setAttribute("aria-label", `The ${what}`);
+      const dropped = size.frames ? "Drop an animated GIF, PNG or WebP here, or paste one." : "Drop a picture here, or paste one.";
+      hint.textContent = canDraw ? "Draw on it, drop a picture here, or paste one." : dropped;
       picture.classList.toggle("pad", canDraw);
       return isSame;
     },
@@ -102,7 +125,14 @@ export function pictureInput({ onChange, onError }) {
     get seed() {
       return isExample ? seed : null;
     },
-    data: () => picture.toDataURL("image/png").split(",")[1],
+    data: () => (size.frames ? clip : picture.toDataURL("image/png").split(",")[1]),
+    /** Show the frames of a clip side by side, as the server has read them. */
+    received: async (address) => {
+      if (!size.frames || !address) return;
+      const image = Object.assign(new Image(), { src: address });
+      await image.decode();
+      show(image);
+    },
     /** Show the weights of cells, row by row; none, if there are no weights. */
     light: (weights, shape) => {
       if (weights && shape) spotlight(shade, weights, shape);

@@ -19,6 +19,7 @@ export function thumbnails({ onChoose }) {
     element,
     show: (picture, map, count) => {
       element.hidden = false;
+      element.classList.toggle("strips", picture.width > 2 * picture.height);
       element.replaceChildren(...Array.from({ length: count }, (_, word) => thumbnail(picture, map, word)));
     },
     mark: (word) => [...element.children].forEach((one, index) => one.setAttribute("aria-pressed", String(index === word))),
