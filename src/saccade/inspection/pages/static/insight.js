@@ -135,6 +135,11 @@ function count(wordOf) {
   return wordOf.length ? wordOf[wordOf.length - 1] + 1 : 0;
 }
 
+/** Return the sentences of a document ([{weight, first, end}]), or null: an answer may also name those of a story. */
+export function sentencesOf({ answer }) {
+  return answer.sentences?.every(({ weight }) => weight !== undefined) ? answer.sentences : null;
+}
+
 /** Return words with `sentence` ({weight, share of the greatest}) where one of a document begins. */
 export function withSentences(words, sentences) {
   const most = Math.max(1e-9, ...sentences.map(({ weight }) => weight));

@@ -1,7 +1,7 @@
 // The page that `saccade look --draw FILE.html` writes: one or several insights, and controls to look at them.
 
 import { heatmap } from "./heatmap.js";
-import { kindsOf, mapOf, sides, sizeOf, strongest, viewsOf, withSentences, withSpaces } from "./insight.js";
+import { kindsOf, mapOf, sentencesOf, sides, sizeOf, strongest, viewsOf, withSentences, withSpaces } from "./insight.js";
 import { overlay } from "./overlay.js";
 import { download, toPng, toSvg } from "./save.js";
 import { tiles } from "./tiles.js";
@@ -123,7 +123,7 @@ function showStrips() {
     const side = shown[end];
     const list = state.byWords ? withSpaces(side) : side.pieces.map((word, at) => ({ word, before: at ? " " : "" }));
     const isSame = queries === keys;
-    const { sentences } = insight().answer;
+    const sentences = sentencesOf(insight());
     const shownList = sentences && name === "source" ? withSentences(list, sentences) : list;
     const label = `${SIDE_NAMES[name] ?? name}${isSame ? (end === "queries" ? ", reading" : ", read") : ""}`;
     find(`${end}-name`).textContent = label;

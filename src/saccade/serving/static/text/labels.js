@@ -1,6 +1,6 @@
 // A label for a text, and how much each word weighed.
 
-import { mapOf, strongest, withSentences, withSpaces } from "../../shared/insight.js";
+import { mapOf, sentencesOf, strongest, withSentences, withSpaces } from "../../shared/insight.js";
 import { words } from "../../shared/words.js";
 import { make, percent } from "../parts/dom.js";
 import { bars, describeLabel, headline } from "../parts/probabilities.js";
@@ -18,7 +18,7 @@ export function labelView(on) {
   const tell = (key) => on.say(key === null || key === undefined || !map ? "" : `${map.keys[key]}: ${percent(mean(map.weights)[key])} of the weight`);
   /** Show a document on two levels: a bar for each sentence, and its words lit by their weight. */
   const showSentences = () => {
-    const { sentences } = insight.answer;
+    const sentences = sentencesOf(insight);
     box.hidden = !sentences || !map;
     if (box.hidden) return;
     sentenceWords.update({ words: withSentences(withSpaces(insight.sides.source), sentences) });
