@@ -137,6 +137,35 @@ def test_quick_work_that_is_slow_after_all_is_left() -> None:
         run(test)
 
 
+def test_who_asks_for_much_quick_work_lets_others_go_first() -> None:
+    async def test(model: Model, batcher: Batcher) -> None:
+        rate = int(batcher_module.FIRST_RATE)
+        much = int(batcher_module.QUICK_AT_ONCE * rate)
+        greedy = [ask(batcher, f"greedy {number}", 300, 100, client="greedy") for number in range(2 + much // 100)]
+        await until(lambda: len(model.steps) > 3)
+        assert await ask(batcher, "modest", 3, QUICK) == ["MODEST"]
+        assert sum(task.done() for task in greedy) < len(greedy)
+        for task in greedy:
+            task.cancel()
+
+    run(test)
+
+
+def test_who_is_alone_fills_whole_batches() -> None:
+    async def test(model: Model, batcher: Batcher) -> None:
+        first = ask(batcher, "first", 20, QUICK, client="one")
+        await until(lambda: bool(model.steps))
+        others = [ask(batcher, f"{number}", 1, 40, client="one") for number in range(30)]
+        await asyncio.gather(first, *others)
+        assert model.steps.index("0") + 30 == len(model.steps)  # one batch: a quarter would be 12 of them
+        assert {*model.steps[-30:]} == {str(number) for number in range(30)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batcher_module, "LEAST_COST", 2048)
+        patch.setattr(batcher_module, "FIRST_RATE", 1)
+        run(test)
+
+
 def test_a_closed_queue_ends_slow_work_when_nobody_waits_any_more() -> None:
     async def test(model: Model, batcher: Batcher) -> None:
         running, waiting = ask(batcher, "running", 100_000, SLOW), ask(batcher, "waiting", 5, SLOW, client="running")

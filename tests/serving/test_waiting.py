@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from saccade.serving.shares import FairShare
+from saccade.serving import shares
+from saccade.serving.shares import Allowance, FairShare
 from saccade.serving.waiting import FairQueue, ModelCall, Part, Row, Ticket
 
 CALL = ModelCall(lambda model, items: [(model, item) for item in items])
@@ -45,6 +46,7 @@ def test_clients_share_a_batch_equally_and_each_ticket_of_a_client_too(loop: asy
     assert queue.num_items == 56
     assert len(queue.take(100, 160)) == 4  # no more for one client: who comes next waits for the whole batch
     assert len(queue.take(3, 160)) == 3
+    assert len(queue.take(100, 160, most_share=1.0)) == 16  # unless nobody else comes
 
 
 def test_who_was_served_least_is_next(loop: asyncio.AbstractEventLoop) -> None:
@@ -93,6 +95,24 @@ def test_what_is_before_one_counts_no_client_and_no_ticket_for_more_than_it(loop
     assert queue.cost_before("c", 40) == 40 + 30
     assert queue.cost_before("a", 40) == 40 + 30
     assert queue.cost_before("c", 9000) == 5000 + 30
+
+
+def test_an_allowance_comes_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    allowance = Allowance(2.0, 0.5, clock=lambda: now)
+    assert allowance.take("a", 1.5)
+    assert not allowance.take("a", 0.75)  # and what is refused costs nothing
+    assert allowance.take("a", 0.5)
+    assert allowance.take("b", 2.0)
+    assert not allowance.take("c", 2.5)
+    now = 1.0
+    assert not allowance.take("a", 0.75)
+    assert allowance.take("a", 0.5)
+    now = 100.0
+    monkeypatch.setattr(shares, "FEW", 5)
+    allowance._most_known = 5
+    assert all(allowance.take(f"{number}", 1.0) for number in range(6))
+    assert sorted(allowance._full_at) == list("012345")  # who has all of it is forgotten
 
 
 def test_nobody_takes_more_than_is_left() -> None:

@@ -31,7 +31,7 @@ def bounded_network(times: int, device: torch.device) -> Iterator[None]:
         if size > most:
             raise UserError(_describe(size, times, most, device))
 
-    hook = register_module_parameter_registration_hook(count)  # type: ignore[no-untyped-call]
+    hook = register_module_parameter_registration_hook(count)
     try:
         yield
     finally:

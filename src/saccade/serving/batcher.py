@@ -3,8 +3,8 @@
 The event loop never computes: it puts a ticket into a queue and waits for its future. A thread takes waiting items of
 one kind and answers them as one batch. Quick work (by its estimated cost) and slow work wait in queues of their own and
 never share a batch. Slow batches compute in slices, between the steps of their search: quick ones go first, but slow
-ones always get a share of the time; of several slow ones the one that had least is next. Whoever leaves takes its rows
-along.
+ones always get a share of the time; of several slow ones the one that had least is next. Whoever asks for much quick
+work has the rest of it done as slow work. Whoever leaves takes its rows along.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 from saccade.decoding.slices import Ended, supervised
-from saccade.serving.shares import FairShare
-from saccade.serving.waiting import FairQueue, ModelCall, Part, Row, Ticket
+from saccade.serving.shares import Allowance, FairShare
+from saccade.serving.waiting import MOST_SHARE, FairQueue, ModelCall, Part, Row, Ticket
 
 BATCH_SECONDS = 0.5  # that a batch should take, as far as its cost tells
 LEAST_COST = 2048  # that a batch may have, however slow the model is
@@ -27,6 +27,9 @@ FIRST_RATE = 10_000  # of cost a second, until it has been measured
 QUICK_SECONDS = 2.0  # a quick batch that takes longer was none, and goes on as a slow one
 SLICE = 0.1  # seconds that a slow batch computes before another slow one, which had less, may
 SLOW_SHARE = 0.25  # of the time of quick batches, for slow ones
+QUICK_SHARE = 0.1  # of the time, for the quick work of one client; what it asks for beyond that is slow
+QUICK_AT_ONCE = 0.2  # seconds of it
+SHARED_SECONDS = 2.0  # that other clients are remembered
 MAX_SLOW = 3  # batches that are computed in turn; each has its state in memory
 MAX_DEMOTED = 2  # more than those
 MAX_BYTES = 256 << 20  # of waiting pictures
@@ -106,6 +109,8 @@ class Batcher:
         self._idle = threading.Condition(self.lock)  # threads that wait for a batch to begin
         self._quick, self._slow = FairQueue(), FairQueue()
         self._items, self._bytes = FairShare(max_queue), FairShare(MAX_BYTES)
+        self._allowance = Allowance(QUICK_AT_ONCE, QUICK_SHARE)
+        self._last_client, self._shared_until = "", -math.inf
         self._rates = {False: float(FIRST_RATE), True: float(FIRST_RATE)}  # of quick and slow batches
         self._running: list[_Batch] = []
         self._turn: _Batch | None = None  # the one that computes
@@ -163,6 +168,7 @@ class Batcher:
         parts = list(ticket.split([measure(item) for item in items] if costs is None else costs))
         size = sum(getattr(item, "nbytes", 0) for item in items)
         with self.lock:
+            self._rank(parts, client)
             self._admit(parts, client, len(items), size)
             for part in parts:
                 self._queue_of(part).add(part)
@@ -174,6 +180,15 @@ class Batcher:
             return await ticket.future
         finally:
             self._withdraw(ticket, parts, size)
+
+    def _rank(self, parts: list[Part], client: str) -> None:
+        """Make what a client has too much of slow; note whether others ask as well (locked)."""
+        now = time.monotonic()
+        if client != self._last_client:
+            self._shared_until, self._last_client = now + SHARED_SECONDS, client
+        for part in parts:
+            if not part.is_slow:
+                part.is_over = not self._allowance.take(client, part.cost / self._rates[False])
 
     def _admit(self, parts: list[Part], client: str, num_items: int, size: int) -> None:
         """Refuse what there is no room or no time for."""
@@ -231,7 +246,8 @@ class Batcher:
         """Begin a batch with the next items of a queue (locked)."""
         is_slow = queue is self._slow
         most = max(LEAST_COST, int(BATCH_SECONDS * self._rates[is_slow]))
-        rows = queue.take(self.max_items, most, self._slow_clients() if is_slow else ())
+        share = MOST_SHARE if time.monotonic() < self._shared_until else 1.0
+        rows = queue.take(self.max_items, most, self._slow_clients() if is_slow else (), most_share=share)
         batch = self._turn = _Batch(self, rows, is_slow=is_slow)
         self._running.append(batch)
         self._moved = batch.since

@@ -29,6 +29,7 @@ from saccade.serving.app import build
 from saccade.serving.http.lifetimes import stopping
 from saccade.serving.http.logs import JsonHandler, log
 from saccade.serving.http.protocol import Connections, Protocol
+from saccade.serving.http.turns import Turns
 from saccade.serving.models import ServedRun
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
@@ -56,6 +57,7 @@ def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
     application = build(runs, settings)
     most, refused = _count_connections(settings.max_connections), application.service.metrics.refusals
     connections = Connections(most, settings.timeout, lambda reason: refused.labels(reason).inc())
+    turns = Turns()
     application.service.metrics.connections.set_function(lambda: len(connections.open))
     config = uvicorn.Config(
         application.app,
@@ -63,11 +65,11 @@ def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
-        http=cast(Any, partial(Protocol, connections=connections)),
+        http=cast(Any, partial(Protocol, connections=connections, turns=turns)),
         lifespan="on",
         ws="none",
     )
-    return Server(config, application.service, connections)
+    return Server(config, application.service, connections, turns)
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -91,9 +93,9 @@ class Server(uvicorn.Server):
     process ends. Ctrl-C does not wait; a second signal ends the process at once.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, connections: Connections) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, connections: Connections, turns: Turns) -> None:
         super().__init__(config)
-        self.service, self.readiness, self.connections = service, service.readiness, connections
+        self.service, self.readiness, self.connections, self.turns = service, service.readiness, connections, turns
         self._refuses_from = self._ends_at = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -145,7 +147,7 @@ class Server(uvicorn.Server):
             self.connections.cut_unread()
         if self.readiness.is_draining:
             self.readiness.is_refusing = now >= self._refuses_from
-            is_done = self.readiness.is_refusing and not self.readiness.open
+            is_done = self.readiness.is_refusing and not self.readiness.open and not self.turns.num_waiting
             self.should_exit = self.should_exit or is_done or now >= self._ends_at
         return await super().on_tick(counter)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import final
+
+FEW = 1000  # clients
 
 
 @final
@@ -30,3 +34,25 @@ class FairShare:
         self.held[client] -= size
         if not self.held[client]:
             del self.held[client]
+
+
+@final
+class Allowance:
+    """What each client may have at once of something that comes back with time (a leaky bucket)."""
+
+    def __init__(self, most: float, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self.share, self._clock = most, share, clock
+        self._full_at: dict[str, float] = {}  # when a client will have all of it again
+        self._most_known = FEW
+
+    def take(self, client: str, size: float) -> bool:
+        """Take so much, if the client has it."""
+        now = self._clock()
+        full_at = max(now, self._full_at.get(client, now)) + size / self.share
+        if full_at - now > self.most / self.share:
+            return False
+        self._full_at[client] = full_at
+        if len(self._full_at) > self._most_known:  # forget those that have all of it
+            self._full_at = {known: until for known, until in self._full_at.items() if until > now}
+            self._most_known = max(FEW, 2 * len(self._full_at))
+        return True

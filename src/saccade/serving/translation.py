@@ -35,16 +35,23 @@ async def translate_texts(
     """
     service.check_beam(model, texts, width=decoding.get("width"))
     parts = [_split(service, model, text, is_split) for text in texts]
-    flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
+    flat = [sentence.text for sentences in parts for sentence in sentences if _has_words(model, sentence.text)]
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
     answers = await service.ask(model, call, flat)
     outputs = (one.answer if aligned else one[0] for one in answers)
     service.metrics.tokens.labels(model.run.name).inc(sum(len(output.log_probabilities) for output in outputs))
     results = iter(answers)
     return [
-        TranslatedText(sentences, [next(results) if clean(sentence.text) else None for sentence in sentences])
+        TranslatedText(
+            sentences, [next(results) if _has_words(model, sentence.text) else None for sentence in sentences]
+        )
         for sentences in parts
     ]
+
+
+def _has_words(model: ServedModel, text: str) -> bool:
+    """Tell whether there is something to answer: between languages, a smile or three dots are the same in both."""
+    return bool(clean(text)) and (model.run.pair is None or any(map(str.isalnum, text)))
 
 
 def _split(service: Service, model: ServedModel, text: str, is_split: bool | None) -> list[SentenceSpan]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 
 FIRST_RANK = 128  # the cost below which items have rank 0; each further rank reaches four times as far
 SLOW_RANK = 2
-MOST_SHARE = 0.25  # of a batch for one client: who comes next waits for what is left of it
+MOST_SHARE = 0.25  # of a batch for one client while others ask: who comes next waits for a step of it
 SLOW_COST = 512  # from which an item is slow: that of SLOW_RANK
 
 
@@ -60,10 +60,11 @@ class Part:
     rank: int
     cost: int = 0
     items: deque[tuple[int, int]] = field(default_factory=deque)  # number in the ticket, and cost
+    is_over: bool = False  # its client has asked for more than it may have before others
 
     @property
     def is_slow(self) -> bool:
-        return self.rank >= SLOW_RANK
+        return self.is_over or self.rank >= SLOW_RANK
 
     @property
     def kind(self) -> tuple[ModelCall, int]:
@@ -132,8 +133,10 @@ class FairQueue:
         """Tell whether a client waits that is not in `without`."""
         return any(client not in without for client in self._parts)
 
-    def take(self, num_items: int, cost: int, without: Collection[str] = ()) -> list[Row]:
-        """Take items of one kind, the next client's: as many as fit, at least one."""
+    def take(
+        self, num_items: int, cost: int, without: Collection[str] = (), *, most_share: float = MOST_SHARE
+    ) -> list[Row]:
+        """Take items of one kind, the next client's: as many as fit, at least one; of each client at most a share."""
         first = min((client for client in self._parts if client not in without), key=self._served.__getitem__)
         kind, self._clock = self._parts[first][0].kind, self._served[first]
         same = {
@@ -141,7 +144,7 @@ class FairQueue:
             for client, parts in self._parts.items()
             if client not in without and (found := deque(part for part in parts if part.kind == kind))
         }
-        rooms = {client: _Room(cost * min(MOST_SHARE, 1 / len(same)), len(parts)) for client, parts in same.items()}
+        rooms = {client: _Room(cost * min(most_share, 1 / len(same)), len(parts)) for client, parts in same.items()}
         order = [(self._served[client], number, client) for number, client in enumerate(same)]
         heapq.heapify(order)
         rows, left = list[Row](), cost

@@ -64,6 +64,52 @@ def test_what_is_missing_is_named_in_every_way_of_asking(served: Serving, path: 
     assert served.client.get(path, params=ASKED).status_code == 405
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_has_no_words_is_its_own_translation(served: Serving, kind: str) -> None:
+    smiles = ["\N{GRINNING FACE}", " \u2026 ", "*** \u00a1! ***"]
+    found = served.post("/translate", q=smiles, source="en", target="fr", format=kind).json()
+    assert found["translatedText"] == smiles
+    assert served.post("/v1/translate", q=smiles[0]).json()["translations"][0]["text"] == smiles[0]
+
+
+def test_several_texts_are_of_one_language(served: Serving) -> None:
+    french = "Où est la gare, s'il vous plaît ?"
+    assert served.post("/detect", q=[french, "Merci beaucoup."]).json()[0]["language"] == "fr"
+    for q, said in (([], "missing q parameter"), ([1], "q parameter is not a string, nor a list of strings")):
+        found = served.post("/detect", q=q)
+        assert (found.status_code, found.json()) == (400, {"error": f"Invalid request: {said}"})
+
+
+def test_who_asks_for_files_is_told_that_there_are_none(served: Serving) -> None:
+    """As a LibreTranslate whose operator has switched them off, which /frontend/settings says as well."""
+    said = {"error": "Files translation are disabled on this server."}
+    file = {"file": ("test.txt", b"a b c")}
+    found = served.client.post("/translate_file", data={"source": "en", "target": "fr"}, files=file)
+    assert (found.status_code, found.json()) == (403, said)
+    found = served.client.get("/download_file/test.txt")
+    assert (found.status_code, found.json()) == (400, said)
+    settings = served.client.get("/frontend/settings").json()
+    assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (False, [])
+
+
+def test_an_operators_limits_are_told(translating: list[ServedRun]) -> None:
+    with serving(translating, max_characters=6, max_texts=2) as small:
+        assert small.client.get("/frontend/settings").json()["charLimit"] == 6
+        assert small.post("/translate", **{**ASKED, "q": "a b c"}).status_code == 200
+        for q, size in (("a b c d", "7"), (["a b c", "d e"], "8"), (["a", "b", "c"], "3")):
+            found = small.post("/translate", **{**ASKED, "q": q})
+            limit = 2 if size == "3" else 6
+            said = f"Invalid request: request ({size}) exceeds text limit ({limit})"
+            assert (found.status_code, found.json()) == (400, {"error": said})
+            assert small.post("/detect", q=q).json() == {"error": said}
+
+
+def test_a_list_of_html_stays_a_list_of_html(served: Serving) -> None:
+    found = served.post("/translate", **{**ASKED, "q": ["<p>a b</p>", "<i>c</i>"]}, format="html").json()
+    first, second = found["translatedText"]
+    assert (first[:3], first[-4:], second[:3], second[-4:]) == ("<p>", "</p>", "<i>", "</i>")
+
+
 def test_detections_are_sorted(served: Serving) -> None:
     found = served.post("/detect", q=ENGLISH).json()
     assert [set(one) for one in found] == [{"confidence", "language"}] * 2

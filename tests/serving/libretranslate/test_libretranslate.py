@@ -117,6 +117,7 @@ def test_detect(served: Serving, way: str) -> None:
         ({"source": None}, 400, "Invalid request: missing source parameter"),
         ({"target": None}, 400, "Invalid request: missing target parameter"),
         ({"target": ["fr"]}, 400, "Invalid request: target parameter is not a string"),
+        ({"api_key": 5}, 400, "Invalid request: api_key parameter is not a string"),
         ({"source": "zz"}, 400, "zz is not supported"),
         ({"target": "zz"}, 400, "zz is not supported"),
         ({"target": "auto"}, 400, "auto is not supported"),

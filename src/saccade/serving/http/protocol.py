@@ -8,12 +8,14 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from saccade.serving.http.responses import encode_json
+from saccade.serving.http.turns import Turns
 from saccade.serving.shares import FairShare
 
 MAX_HEAD = 1 << 16  # bytes of request line and headers
@@ -89,9 +91,9 @@ class Connections:
 class Protocol(HttpToolsProtocol):
     """One connection. It limits the heads of requests; the application limits their bodies."""
 
-    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, connections: Connections, turns: Turns, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._connections = connections
+        self._connections, self._turns = connections, turns
         self._head_size = 0
         self._is_head = True
         self._timer: asyncio.TimerHandle | None = None
@@ -175,8 +177,12 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._cycle = cycle
-        super()._start_asgi_task(cycle, app)
+        self._turns.take(self.address, partial(self._begin, cycle, app))
+
+    def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if not self.transport.is_closing():
+            self._cycle = cycle
+            super()._start_asgi_task(cycle, app)
 
     def _refuse(self) -> None:
         body = encode_json({"error": "Slowdown: too many connections"})

@@ -29,6 +29,8 @@ from saccade.tasks.base import MOST_BEAM
 
 FORMATS = ("text", "html")
 MAX_ALTERNATIVES = MOST_BEAM - 1
+Q = {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"}
+NO_FILES = "Files translation are disabled on this server."
 
 
 class TranslateQuery(NamedTuple):
@@ -56,7 +58,7 @@ class LibreTranslate:
         known = error_responses(400, 403, 408, 413, 429, 503, 504)
         posts = (
             ("/translate", self.translate, schemas.LibreTranslation, describe_fields(self._translate_fields())),
-            ("/detect", self.detect, list[schemas.LibreDetection], describe_fields(self._fields("q"))),
+            ("/detect", self.detect, list[schemas.LibreDetection], describe_fields({**self._fields(), "q": Q})),
             (
                 "/suggest",
                 self.suggest,
@@ -71,12 +73,14 @@ class LibreTranslate:
         router.add_api_route("/languages", self.languages, methods=["GET"], response_model=list[schemas.LibreLanguage])
         router.add_api_route("/frontend/settings", self.settings, methods=["GET"], response_model=schemas.LibreSettings)
         router.add_api_route("/spec", self.spec, methods=["GET"], include_in_schema=False)
+        router.add_api_route("/translate_file", self.refuse_file, methods=["POST"], include_in_schema=False)
+        router.add_api_route("/download_file/{name}", self.refuse_download, methods=["GET"], include_in_schema=False)
         return router
 
     async def translate(self, request: Request) -> Response:
         """Translate texts from one language to another."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
+        self._check_key(fields, request)
         self._check_languages()
         query = self._parse_query(fields)
         detected = await self._detect_source(query)
@@ -95,16 +99,16 @@ class LibreTranslate:
     async def detect(self, request: Request) -> Response:
         """Detect the language of a text among those of this server, the most probable first."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
+        self._check_key(fields, request)
         self._check_languages()
-        (text,) = self.service.texts([_string(fields, "q")])
-        found = self.service.detector.detect(text)
+        texts = self.service.texts(_texts(fields))
+        found = self.service.detector.detect("\n".join(texts))
         return json_response([{"confidence": one.confidence, "language": one.language} for one in found])
 
     async def suggest(self, request: Request) -> Response:
         """Send a better translation to a server that collects them."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
+        self._check_key(fields, request)
         if self.suggestions is None:
             raise Refusal(403, "Suggestions are disabled on this server.")
         texts = {name: _string(fields, name) for name in ("q", "s", "source", "target")}
@@ -139,20 +143,24 @@ class LibreTranslate:
             }
         )
 
+    async def refuse_file(self) -> Response:
+        """Say what LibreTranslate says where files are not translated."""
+        raise Refusal(403, NO_FILES)
+
+    async def refuse_download(self, name: str) -> Response:
+        """Say so to who asks for a translated file."""
+        del name
+        raise Refusal(400, NO_FILES)
+
     async def spec(self, request: Request) -> Response:
         """Return the OpenAPI document at LibreTranslate's address."""
         return JSONResponse(request.app.openapi())
 
     def _parse_query(self, given: dict[str, Any]) -> TranslateQuery:
-        texts = given.get("q")
-        if not texts:
-            refuse("missing q parameter")
-        is_list = isinstance(texts, list)
-        if not (is_list and all(isinstance(text, str) for text in texts)) and not isinstance(texts, str):
-            refuse("q parameter is not a string, nor a list of strings")
+        asked, is_list = _texts(given), isinstance(given["q"], list)
         source, target = _string(given, "source"), _string(given, "target")
         alternatives = _alternatives(given.get("alternatives"))
-        texts = self.service.texts(texts)
+        texts = self.service.texts(asked)
         source = source if source == "auto" else self._find_language(source)
         target = self._find_language(target)
         kind = given.get("format") or "text"
@@ -160,6 +168,12 @@ class LibreTranslate:
             raise Refusal(400, f"{_short(kind)} format is not supported")
         glossary = _glossary(given.get("glossary"))
         return TranslateQuery(texts, is_list, source, target, kind, alternatives, glossary)
+
+    def _check_key(self, fields: dict[str, Any], request: Request) -> None:
+        key = fields.get("api_key")
+        if not isinstance(key, str | None):
+            refuse("api_key parameter is not a string")
+        self.service.keys.check(key or key_of(request.headers))
 
     def _check_languages(self) -> None:
         if not self.service.models.languages:
@@ -213,7 +227,7 @@ class LibreTranslate:
     def _translate_fields(self) -> dict[str, Any]:
         models = self.service.models
         return {
-            "q": {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"},
+            "q": Q,
             "source": {"type": "string", "enum": ["auto", *models.sources]},
             "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
@@ -229,6 +243,16 @@ class LibreTranslate:
 def drop_repeats(texts: Sequence[str]) -> list[str]:
     """Drop texts that came before."""
     return list(dict.fromkeys(texts))
+
+
+def _texts(given: dict[str, Any]) -> str | list[str]:
+    """Return the field q: a text, or a list of them."""
+    texts = given.get("q")
+    if not texts:
+        refuse("missing q parameter")
+    if not isinstance(texts, str) and not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
+        refuse("q parameter is not a string, nor a list of strings")
+    return texts
 
 
 def _string(given: dict[str, Any], name: str) -> str:

@@ -9,7 +9,7 @@ from torch import nn
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import NormalizerName, OrAuto, Positive, RunSection, ScoreName, Section, fill_kind
+from saccade.config.base import Layers, NormalizerName, OrAuto, Positive, RunSection, ScoreName, Section, fill_kind
 from saccade.models.turing_machine import PlainRecurrent, TuringMachine
 from saccade.tasks.remember.sequences import MOST_STEPS, Encoder, Size
 
@@ -103,7 +103,7 @@ class PlainModel(Section):
 
     kind: Literal["rnn", "gru", "lstm"]
     width: Positive = 256
-    num_layers: Positive = 1
+    num_layers: Layers = 1
 
     def network(self, encoder: Encoder) -> nn.Module:
         sizes = {"width": self.width, "num_layers": self.num_layers}
