@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from saccade import SCORES, attend
+from saccade import attend
 from saccade.attention.addressing import Addressing, Moves, sharpen, shift
 from saccade.attention.normalizers import Softmax
+from saccade.attention.scores import Cosine
 
 WEIGHT = torch.tensor([[[0.5, 0.25, 0.0, 0.25, 0.0]]])
 
@@ -48,16 +49,11 @@ def test_sharpening_much_neither_underflows_nor_loses_its_gradient() -> None:
 
 def test_the_chain_on_the_cosine_score_by_hand() -> None:
     """A head that was at place 0 looks for the content of place 2, believes it by half, and moves one on."""
-    score = SCORES["cosine"](2, 2)
+    score = Cosine(2, 2)
     torch.nn.init.constant_(score.beta, 1.0)
     memory = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]])
-    before, moves = (
-        torch.tensor([[[1.0, 0.0, 0.0]]]),
-        Moves(
-            *(torch.tensor([[[x]]]) for x in (100.0, 0.5)),
-            *(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[[1.0]]])),
-        ),
-    )
+    sharpness, gate, on, focus = (torch.tensor([[one]]) for one in ([100.0], [0.5], [0.0, 0.0, 1.0], [1.0]))
+    before, moves = torch.tensor([[[1.0, 0.0, 0.0]]]), Moves(sharpness, gate, on, focus)
     read, weight = attend(
         torch.tensor([[[-3.0, 0.0]]]),
         memory,

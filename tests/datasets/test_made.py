@@ -6,6 +6,7 @@ import json
 import math
 import random
 import re
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -17,20 +18,24 @@ from saccade.data.labels.labelled import LabelColumns, Text, read_labelled
 from saccade.data.pictures.clips import ClipSize, read_clip
 from saccade.data.pictures.images import read_images
 from saccade.data.sound.mel import read_sound
+from saccade.data.sound.spoken import read_spoken
 from saccade.data.stories import Story, StoryColumns, read_stories
 from saccade.data.tags.columns import read_columns
 from saccade.data.text.corpus import Corpus
-from saccade.datasets.made import bookings, clips, dialling, digits, facts, gifts, mails, reviews, stories
+from saccade.datasets.made import bookings, clips, dialling, digits, facts, gifts, mails, reviews, speech, stories
 from saccade.datasets.made.names import draw_name
+from saccade.errors import UserError
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories, mails, facts, clips])
+@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories, mails, facts, clips, speech])
 def test_the_same_data_are_made_each_time(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (make,) = (getattr(module, name) for name in dir(module) if name.startswith("make_"))
+    if module is speech:
+        pytest.importorskip("espeakng_loader")
     monkeypatch.setattr(module, "SIZES", dict.fromkeys(("train", "valid", "test"), 20))
     monkeypatch.setattr(dialling, "TAKES", 9)
     monkeypatch.setattr(dialling, "PHONES", ("desk",))
@@ -224,3 +229,27 @@ def test_no_one_frame_tells_what_happens() -> None:
     made = clips.paint_clips(600, seed=5)
     counts = Counter(clip.sentence.split()[word] for clip in made for word, _, _ in clip.spans)
     assert max(counts.values()) < 2 * min(counts.values())
+
+
+def test_speech_has_the_time_of_every_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words follow each other; no string is in two lists; each takes a tenth of a second to 0.8."""
+    pytest.importorskip("espeakng_loader")
+    monkeypatch.setattr(speech, "SIZES", {"train": 20, "valid": 5, "test": 5})
+    speech.make_speech(tmp_path)
+    lists = [read_spoken(tmp_path / f"{name}.tsv") for name in ("train", "valid", "test")]
+    lines = [line for one in lists for line in one]
+    assert len({line.text for line in lines}) == 30
+    for line in lines:
+        samples, rate = read_sound(tmp_path / line.sound)
+        assert line.times is not None
+        assert len(line.times) == len(line.text.split())
+        assert line.times[0][0] < 0.03
+        assert line.times[-1][1] == pytest.approx(len(samples) / rate, abs=0.01)
+        assert all(0.1 < end - start < 0.8 for start, end in line.times)
+
+
+def test_without_espeak_a_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(UserError, match=r"pip install 'saccade\[speech\]'"):
+        speech.make_speech(tmp_path)
+    assert not any(tmp_path.iterdir())

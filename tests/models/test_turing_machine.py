@@ -21,7 +21,7 @@ def make(controller: str = "feed_forward", **changed: Any) -> TuringMachine:
     network = TuringMachine(3, 2, controller=controller, **{**SIZES, **changed}).double()
     with torch.no_grad():
         for weight in network.parameters():
-            weight += 0.3 * torch.randn_like(weight)
+            weight.add_(torch.randn_like(weight), alpha=0.3)
     return network
 
 
@@ -31,11 +31,11 @@ def draw(rows: int = 2, steps: int = 4) -> torch.Tensor:
 
 def softmax(x: Array) -> Array:
     powers: Array = np.exp(x - x.max())
-    return powers / powers.sum()
+    return np.asarray(powers / powers.sum())
 
 
 def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def address(found: dict[str, Any], before: Array, memory: Array, beta: float) -> Array:

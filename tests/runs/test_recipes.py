@@ -49,6 +49,7 @@ QUICK = {
     "reviews",
     "shapes_small",
     "sort",
+    "speech_digits",
     "stories",
 }
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from saccade.datasets import aeslc, europarl, flickr8k, movie_reviews, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
-from saccade.datasets.made import bookings, clips, dialling, digits, facts, gifts, mails, phrasebook, reviews, stories
+from saccade.datasets.made import (
+    bookings,
+    clips,
+    dialling,
+    digits,
+    facts,
+    gifts,
+    mails,
+    phrasebook,
+    reviews,
+    speech,
+    stories,
+)
 
 GITHUB = "https://raw.githubusercontent.com"
 MULTI30K = f"{GITHUB}/multi30k/dataset/7bee46bc74186b4b6254603143610f730d40bf66/data/task1/tok"
@@ -62,6 +74,12 @@ DATASETS: dict[str, DataSet] = {
         size="3 MB",
         files=("keys", "train.tsv", "valid.tsv", "test.tsv"),
         make=dialling.make_dialling,
+    ),
+    "speech": MadeData(
+        what="1,800 strings of digits, spoken by eSpeak NG, with the time of each word",
+        size="41 MB",
+        files=("sounds", "train.tsv", "valid.tsv", "test.tsv"),
+        make=speech.make_speech,
     ),
     "stories": MadeData(
         what="34,500 stories of people and things, each with a question of one, two or three facts",

@@ -6,6 +6,7 @@ from saccade.tasks.classify.task import CLASSIFY
 from saccade.tasks.glimpse.task import GLIMPSE
 from saccade.tasks.point.task import POINT
 from saccade.tasks.remember.task import REMEMBER
+from saccade.tasks.speak.task import SPEAK
 from saccade.tasks.tag.task import TAG
 from saccade.tasks.translate.task import TRANSLATE
 from saccade.tasks.write.task import WRITE
@@ -20,4 +21,5 @@ TASKS = {
     "answer": ANSWER,
     "remember": REMEMBER,
     "point": POINT,
+    "speak": SPEAK,
 }

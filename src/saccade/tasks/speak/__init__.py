@@ -1,0 +1,1 @@
+"""Texts that are spoken: a network writes frames of sound while it reads the characters."""
