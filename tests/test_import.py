@@ -97,6 +97,7 @@ def test_every_library_is_declared_where_it_is_needed() -> None:
         further = {
             "serving": extras["serve"],
             "data": extras["sound"],
+            "datasets": extras["speech"],
             "export": extras["export"],
             "imports": extras["export"],
         }.get(room, set())

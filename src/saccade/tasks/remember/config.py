@@ -10,7 +10,7 @@ from torch import nn
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import Layers, NormalizerName, OrAuto, Positive, RunSection, ScoreName, Section, fill_kind
-from saccade.models.turing_machine import PlainRecurrent, TuringMachine
+from saccade.layers.recurrent.turing_machine import PlainRecurrent, TuringMachine
 from saccade.tasks.remember.sequences import MOST_STEPS, Encoder, Size
 
 Span = tuple[Positive, Positive]

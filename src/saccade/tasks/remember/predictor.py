@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
-from saccade.models.turing_machine import TuringMachine
+from saccade.layers.recurrent.turing_machine import TuringMachine
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
 from saccade.tasks.remember.result import HeadTracks, Recollection, SizeCounts
 from saccade.tasks.remember.sequences import BitSequence, Encoder, Size, count_steps, draw_sequences, parse_sequence

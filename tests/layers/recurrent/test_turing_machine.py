@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from saccade.inspection.record import recording
-from saccade.models.turing_machine import EMPTY, PlainRecurrent, TuringMachine, write
+from saccade.layers.recurrent.turing_machine import EMPTY, PlainRecurrent, TuringMachine, write
 
 SIZES: dict[str, Any] = {"width": 11, "num_reading": 2, "num_writing": 3, "places": 7, "cells": 5}
 Array = NDArray[np.float64]
