@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +14,9 @@ from saccade.cli.flags import Device, Engine, Quantization, set_threads
 from saccade.errors import UserError, describe_missing
 from saccade.export.choice import EngineChoice
 from saccade.serving.settings import Settings
+
+if TYPE_CHECKING:
+    from saccade.serving.models import ServedRun
 
 DEFAULT = Settings()
 
@@ -62,6 +67,9 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU cores for each model. (default: the models share half of them)")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that answer at this port, each with models of its own.")
+    ] = 1,
     device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
@@ -72,6 +80,7 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1."""
     try:
+        from saccade.serving import processes as several
         from saccade.serving import server
         from saccade.serving.http.origins import read_names, read_origins
         from saccade.serving.http.security import read_keys
@@ -94,10 +103,21 @@ def serve(
         cors=read_origins(cors or ()),
         hosts=read_names(allow_host or ()),
         keys=() if api_keys is None else read_keys(api_keys),
-        threads=threads or max(1, (os.cpu_count() or 1) // 2 // len(runs)),  # the rest is for HTTP
+        threads=threads or max(1, (os.cpu_count() or 1) // 2 // len(runs) // processes),  # the rest is for HTTP
         suggestions=suggestions,
         quiet=quiet,
     )
-    set_threads(settings.threads)  # an engine chooses its threads when it is loaded
     choice = EngineChoice(engine, quantization)
-    server.run(load_runs(runs, languages or (), choice, glossary or (), device), settings)
+    load = partial(load_runs, runs, languages or (), choice, glossary or (), device)
+    if processes > 1:
+        if rate:
+            raise UserError(f"--rate: {rate} given with --processes {processes}, which do not count together")
+        several.run(partial(_load_with, settings.threads, load), settings, processes)
+        return
+    set_threads(settings.threads)  # an engine chooses its threads when it is loaded
+    server.run(load(), settings)
+
+
+def _load_with(threads: int, load: Callable[[], list[ServedRun]]) -> list[ServedRun]:
+    set_threads(threads)
+    return load()

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -97,6 +97,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.service, self.readiness, self.connections, self.turns = service, service.readiness, connections, turns
         self._refuses_from = self._ends_at = math.inf
+        self.on_listening: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and log where."""
@@ -104,11 +105,14 @@ class Server(uvicorn.Server):
         for listening in sockets or ():
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            log("listening", url=url, models=list(self.service.models.models))
+            process = self.service.settings.process
+            several = {} if process is None else {"process": process.number}
+            log("listening", url=url, models=list(self.service.models.models), **several)
             if said := self.service.sites.warning:
                 log("warning", said=said)
-            if sys.stdout.isatty():
+            if sys.stdout.isatty() and not several.get("process"):
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
+        self.on_listening()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -145,6 +149,7 @@ class Server(uvicorn.Server):
         now = time.monotonic()
         if not counter % TICKS_A_SECOND:
             self.connections.cut_unread()
+            self.service.share_metrics()
         if self.readiness.is_draining:
             self.readiness.is_refusing = now >= self._refuses_from
             is_done = self.readiness.is_refusing and not self.readiness.open and not self.turns.num_waiting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -18,6 +19,7 @@ from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import Keys
+from saccade.serving.http.shared_metrics import SharedMetrics
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.settings import Settings
@@ -39,6 +41,21 @@ class Service:
     readiness: Readiness
     sites: AllowedSites
     _estimating: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # by client
+
+    def tell_metrics(self) -> bytes:
+        """Return the metrics of this process, or of all; then the others are at most a second older."""
+        own, process = self.metrics.text(), self.settings.process
+        return own if process is None else SharedMetrics(process.folder).add_up(self._name, own)
+
+    def share_metrics(self) -> None:
+        """Leave this process's metrics for the others."""
+        if self.settings.process is not None:
+            SharedMetrics(self.settings.process.folder).write(self._name, self.metrics.text())
+
+    @property
+    def _name(self) -> str:
+        assert self.settings.process is not None
+        return f"process{self.settings.process.number}-{os.getpid()}"
 
     async def ask(self, model: ServedModel, call: ModelCall, items: Sequence[Any]) -> list[Any]:
         """Return an answer for each item; refuse with the status that fits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 MAX_UNSPLIT_CHARACTERS = 1000  # of a text that is not split: to look at, or to tag
 MAX_UNSPLIT_PIECES = 256  # of such a text, for a translator
@@ -13,6 +13,13 @@ MAX_WHOLE_PIECES = 1024  # of such a text
 MAX_WEIGHTS = 2_000_000  # in one answer
 MAX_FLOW_PAIRS = 2000  # of pieces in one attention flow, which takes seconds
 MAX_PIXELS = 1 << 22  # of a picture, even if its file is small
+
+
+class ProcessOfSeveral(NamedTuple):
+    """The number of a process, and the folder where all of them leave their metrics."""
+
+    number: int
+    folder: Path
 
 
 @final
@@ -41,3 +48,4 @@ class Settings:
     threads: int = 1
     suggestions: Path | None = None
     quiet: bool = False
+    process: ProcessOfSeveral | None = None

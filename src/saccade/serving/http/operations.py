@@ -62,7 +62,7 @@ class Operations:
 
     async def metrics(self) -> Response:
         """Requests, their time, queues, batches and tokens."""
-        return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return Response(self.service.tell_metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def documentation(self, request: Request) -> Response:
         """Show every route on one page, which loads nothing."""
