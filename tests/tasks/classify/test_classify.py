@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -286,3 +288,32 @@ def test_in_the_terminal() -> None:
         console = Console(record=True, force_terminal=is_terminal, file=io.StringIO())
         one.show(console)
         assert console.export_text().strip() == shown
+
+
+def test_an_ensemble_is_the_mean_of_its_runs() -> None:
+    one, other = predictor(), predictor(pooling=lambda width: StructuredPooling(width, num_hops=2, hidden_width=4))
+    with torch.no_grad():
+        other.network.output.weight.mul_(-3)
+    both = Classifier.ensemble([("one", one), ("other", other)])
+    told = [model.predict(SENTENCES, attention=True) for model in (both, one, other)]
+    for mean, first, second in zip(*told, strict=True):
+        for label in LABELS:
+            expected = (first.probabilities[label] + second.probabilities[label]) / 2
+            assert mean.probabilities[label] == pytest.approx(expected, rel=1e-5)
+        np.testing.assert_allclose(mean.weights, np.mean([first.weights, second.weights], 0), rtol=1e-5)
+    for call in (lambda: both.look(SENTENCES), both.portable, both.trust_test):
+        with pytest.raises(UserError, match="given with an ensemble; allowed: one run"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"labels": ["no", "yes", "perhaps"]}, "labels"),
+        ({"spelling": Spelling()}, r"data.lowercase, data.split_punctuation"),
+        ({"max_length": 9}, r"data.context, data.max_length, data.max_sentences"),
+    ],
+)
+def test_an_ensemble_reads_alike(changed: dict[str, Any], what: str) -> None:
+    with pytest.raises(UserError, match=f"other: its {what} differ from those of one"):
+        Classifier.ensemble([("one", predictor()), ("other", replace(predictor(), **changed))])

@@ -132,6 +132,19 @@ def test_a_long_sentence_is_weighed_in_parts(folder: Path) -> None:
     assert parts.words == whole.words
 
 
+def test_an_ensemble_of_documents(folder: Path) -> None:
+    one = load(folder / "run")
+    both = load(folder / "run", folder / "run")
+    first, mean = (model.predict([TEXT], attention=True)[0] for model in (one, both))
+    assert mean.weights == pytest.approx(first.weights, abs=1e-6)
+    assert [tuple(each) for each in mean.sentences] == [pytest.approx(tuple(each)) for each in first.sentences]
+    found = call("evaluate", folder / "run", "--ensemble", folder / "run", "--json")
+    assert (
+        json.loads(found.stdout)["accuracy"]
+        == json.loads(call("evaluate", folder / "run", "--json").stdout)["accuracy"]
+    )
+
+
 def test_look_shows_both_levels(folder: Path) -> None:
     shown = call("look", folder / "run", TEXT)
     assert shown.exit_code == 0, shown.output

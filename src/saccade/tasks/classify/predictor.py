@@ -7,8 +7,9 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ from saccade.tasks.base import Evaluation, Predictor, ScoredSet, Traits, Watch, 
 from saccade.tasks.classify.loss import negative_log_likelihood
 from saccade.tasks.classify.portable import PortableClassifier
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
-from saccade.tasks.classify.words import weigh_words
+from saccade.tasks.classify.words import WordWeights, average_weights, weigh_words
 from saccade.tasks.texts import LongTextWarning
 
 PEEK = 100  # lines that say what a file holds
@@ -91,6 +92,13 @@ def measure_several(
     return {"valid_loss": loss / len(texts), **{f"valid_{name}": getattr(counted, name) for name in names}}
 
 
+class Told(NamedTuple):
+    """What one model says of a text: the probabilities of labels [V], and on request the weights of its words."""
+
+    probability_V: Tensor
+    weighed: WordWeights | None
+
+
 @final
 @dataclass(frozen=True)
 class Classifier(Predictor):
@@ -110,6 +118,7 @@ class Classifier(Predictor):
     max_sentences: int | None = None  # where texts are documents
     texts_per_batch: int = 256
     threshold: float = 0.5  # of several labels at once
+    others: tuple[Classifier, ...] = ()  # of an ensemble
 
     @property
     def is_several(self) -> bool:
@@ -175,6 +184,7 @@ class Classifier(Predictor):
         self, inputs: Iterable[str | Text], *, kinds: Collection[str] = ("pooling",), norms: bool = False
     ) -> list[Insight]:
         """What the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
+        self._refuse_several("look")
         texts = [self._as_text(given) for given in several(inputs)]
         if self.max_sentences is not None:
             return [self._look_at_document(text, kinds) for text in texts]
@@ -264,6 +274,7 @@ class Classifier(Predictor):
         return ScoredSet(source.name, list(read_labelled([source], self.columns)))
 
     def portable(self) -> PortableClassifier:
+        self._refuse_several("export")
         return PortableClassifier(
             self.network,
             self.tokenizer,
@@ -275,6 +286,7 @@ class Classifier(Predictor):
         )
 
     def trust_test(self) -> TrustTest:
+        self._refuse_several("trust")
         if self.is_several:
             raise UserError("trust: this model gives several labels at once; allowed: one label for each text")
         if self.max_sentences is not None:
@@ -329,20 +341,51 @@ class Classifier(Predictor):
                 most = f"{self.max_sentences:,} sentences; the rest of them is not read (data.max_sentences)"
             said = f"{count:,} of {len(texts) - num_before:,} texts have more than {most}"
             warnings.warn(said, LongTextWarning, stacklevel=2)
-        found: dict[int, Prediction] = {}
-        for batch, judged, rows in classify_batches(self.network, encoded, self.texts_per_batch):
+        told = [member._tell(texts, with_weights) for member in (self, *self.others)]
+        return [self._join(same, key_terms) for same in list(zip(*told, strict=True))[num_before:]]
+
+    def _tell(self, texts: list[Text], with_weights: bool) -> list[Told]:
+        """Return what this model alone says of texts."""
+        found: dict[int, Told] = {}
+        weigh = partial(weigh_words, spelling=self.spelling, tokenizer=self.tokenizer)
+        for batch, judged, rows in classify_batches(self.network, self.encode_all(texts), self.texts_per_batch):
             probability_BV = self._shares(judged)
             for index, row in enumerate(rows):
-                one = self._name_labels(probability_BV[index])
-                found[row] = self._weigh(one, texts[row], batch, judged, index, key_terms) if with_weights else one
-        return [found[row] for row in range(num_before, len(texts))]
+                weighed = weigh(texts[row].text, batch, judged, index) if with_weights else None
+                found[row] = Told(probability_BV[index], weighed)
+        return [found[row] for row in range(len(texts))]
 
-    def _weigh(
-        self, one: Prediction, text: Text, batch: TextBatch, judged: ClassifierOutput, index: int, key_terms: int
-    ) -> Prediction:
-        weighed = weigh_words(text.text, batch, judged, index, spelling=self.spelling, tokenizer=self.tokenizer)
+    def _join(self, told: Sequence[Told], key_terms: int) -> Prediction:
+        """Return the prediction of one model, or of the mean of several."""
+        one = self._name_labels(torch.stack([each.probability_V for each in told]).mean(0))
+        if not (weights := [each.weighed for each in told if each.weighed is not None]):
+            return one
+        weighed = average_weights(weights)
         one = one._replace(words=weighed.words, attention=weighed.weight_TW, sentences=weighed.sentences)
         return one._replace(key_terms=rank_terms(weighed.words, one.weights)[:key_terms]) if key_terms else one
+
+    @classmethod
+    def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Classifier:
+        """Give the mean of several runs' probabilities and weights; they must read texts and know labels alike."""
+        found = list[Classifier]()
+        for name, run in runs:
+            if not isinstance(run, Classifier):
+                raise UserError(f"{name}: it gives no labels to texts; an ensemble is of runs that do")
+            found.append(run)
+            alike = {
+                "labels": lambda one: one.labels,
+                "data.lowercase, data.split_punctuation": lambda one: one.spelling,
+                "data.separator": lambda one: one.columns.separator,
+                "data.context, data.max_length, data.max_sentences": lambda one: one.limits,
+            }
+            for what, value in alike.items():
+                if value(run) != value(found[0]):
+                    raise UserError(f"{name}: its {what} differ from those of {runs[0][0]}; an ensemble shares them")
+        return replace(found[0], others=tuple(found[1:]))
+
+    def _refuse_several(self, what: str) -> None:
+        if self.others:
+            raise UserError(f"{what}: given with an ensemble; allowed: one run")
 
     def _name_labels(self, probability_V: Tensor) -> Prediction:
         shares = dict(zip(self.labels, probability_V.tolist(), strict=True))

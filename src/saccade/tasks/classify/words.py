@@ -29,6 +29,18 @@ class WordWeights(NamedTuple):
     sentences: list[SentenceWeight] | None = None
 
 
+def average_weights(found: Sequence[WordWeights]) -> WordWeights:
+    """Return the mean weights of several models that read the same words, over their hops where these differ."""
+    if len(found) == 1:
+        return found[0]
+    weight_1W = torch.stack([one.weight_TW.mean(0) for one in found]).mean(0, keepdim=True)
+    if found[0].sentences is None:
+        return found[0]._replace(weight_TW=weight_1W)
+    marked = zip(*(one.sentences or [] for one in found), strict=True)
+    means = [same[0]._replace(weight=sum(one.weight for one in same) / len(same)) for same in marked]
+    return found[0]._replace(weight_TW=weight_1W, sentences=means)
+
+
 def weigh_words(
     text: str, batch: TextBatch, judged: ClassifierOutput, index: int, *, spelling: Spelling, tokenizer: Tokenizer
 ) -> WordWeights:
