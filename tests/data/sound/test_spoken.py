@@ -20,6 +20,8 @@ def test_lists_have_texts_and_perhaps_times_and_voices(tmp_path: Path) -> None:
     first, second = read_spoken(path)
     assert (first.text, first.times) == ("one two", ((0.0, 0.5), (0.6, 1.0)))
     assert (second.sound, second.times) == ("b_bob_2.wav 0.1 c_bob_3.wav", None)
+    path.write_text(f"sound\ttext\ttimes\n{path.read_text('utf-8')}", encoding="utf-8")
+    assert read_spoken(path) == [first, second]
     assert [line.text for line in read_spoken(path, "_([a-z]+)_")] == ["ann: one two", "bob: three four"]
 
 

@@ -1,7 +1,8 @@
 """Lists of sounds with what is said in them, and when: `sound TAB text`, or `sound TAB text TAB times`.
 
 The sound is a line of files and silences, as sound to text reads it. Times are the start and the end of each word in
-seconds, `0.00 0.31 0.31 0.62`; where a sound has as many files as words, they follow from the files.
+seconds, `0.00 0.31 0.31 0.62`; where a sound has as many files as words, they follow from the files. The first line may
+name the columns.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from saccade.data.text.corpus import clean, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
 
+HEADER = ["sound", "text", "times"]  # may be the first line
 Times = tuple[tuple[float, float], ...]
 
 
@@ -40,6 +42,8 @@ def read_spoken(path: Path, voice: str | None = None) -> list[SpokenLine]:
     found = []
     for number, line in enumerate(read_raw_lines(path), 1):
         parts = [clean(part) for part in line.split("\t")]
+        if number == 1 and parts in (HEADER, HEADER[:2]):
+            continue
         if len(parts) not in (2, 3) or not all(parts[:2]):
             allowed = "allowed: sound TAB text, or sound TAB text TAB times"
             raise UserError(f"{path}, line {number}: {line.strip()[:60]!r} given; {allowed}")
@@ -70,7 +74,7 @@ def _parse_times(text: str, num_words: int, place: str) -> Times:
 
 def find_sounds_of(path: Path, lines: Sequence[SpokenLine]) -> dict[str, Path]:
     """Find every file that a list names, by its name there."""
-    return find_named_files((line.sound for line in lines), path.parent, lambda row: f"{path}, line {row + 1}")
+    return find_named_files((line.sound for line in lines), path.parent, lambda row: f"{path}, sound {row + 1}")
 
 
 class SpeechBatch(NamedTuple):

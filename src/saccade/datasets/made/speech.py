@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.sound.mel import resample
+from saccade.data.sound.spoken import HEADER
 from saccade.data.sound.vocoder import encode_wav
 from saccade.errors import UserError
 from saccade.files import replace_file
@@ -113,6 +114,7 @@ def make_speech(folder: Path) -> None:
                 replace_file(folder / f"{name}.tsv") as draft,
                 draft.open("w", encoding="utf-8", newline="\n") as lines,
             ):
+                lines.write("\t".join(HEADER) + "\n")
                 for number in range(count):
                     lines.write(_write(espeak, next(said), folder, f"sounds/{name}_{number}.wav"))
 
