@@ -187,7 +187,7 @@ def test_a_terminal_has_bars(folder: Path) -> None:
 
 def test_report_and_server(folder: Path) -> None:
     report = (folder / "run" / "report.html").read_text("utf-8")
-    assert '<div class="document">' in report
+    assert '<ol class="document">' in report
     with serving(load_runs([folder / "run"])) as site:
         found = site.post("/v1/classify", q=[TEXT, ""], attention=True).json()
         assert found["answers"][0]["label"] == "neg"
