@@ -104,14 +104,9 @@ def read_features(writer: Any) -> Any:
     return replace(writer, reader=replace(writer.reader, side=None))
 
 
-def read_columns(tagger: Any) -> Any:
-    return replace(tagger, lexicon=replace(tagger.lexicon, features=(tagger.lexicon.shapes,)))
-
-
 @pytest.mark.parametrize(
     ("task", "change", "message"),
     [
-        ("tag", read_columns, "/[a-z]+: it reads words with 1 further column; a server reads pictures and texts"),
         ("translate", read_sounds, "it reads sound; a server reads pictures and texts"),
         ("caption", read_features, "it reads feature maps; a server reads pictures"),
     ],

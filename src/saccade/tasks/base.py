@@ -218,6 +218,7 @@ class Traits(NamedTuple):
     max_pieces: int | None = None  # the rest of a longer text is cut
     streams: bool = False  # `follow` tells an answer while it is written
     num_terms: int = 0  # entries of its glossary
+    columns: tuple[str, ...] | None = None  # where it answers each word: the names of what it reads behind a word
     sample: str = "a"  # a text that it can read
 
 
@@ -341,6 +342,7 @@ class Route(NamedTuple):
     options: type[RequestOptions] = RequestOptions
     reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
     streams: bool = False  # an answer may be sent while it is written
+    by_word: bool = False  # texts may be given as lists of words, with the further columns of `Traits.columns`
     languages: Callable[[Any], tuple[str, str] | None] | None = None
     # of a task that may translate: from a config to what its run translates into what
 

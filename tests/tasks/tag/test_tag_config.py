@@ -84,8 +84,12 @@ def test_further_columns_are_learned_from(tmp_path: Path) -> None:
     assert model.evaluate([tmp_path / "valid.txt"]).scores["accuracy"] == 100
     (tmp_path / "x.tsv").write_text("same\tdown\tA\nsame\tup\tA\n")
     assert [one.tags for one in model.predict(model.read(tmp_path / "x.tsv"))] == [("B", "A")]
+    assert [one.tags for one in model.predict(["same down\n\nsame\tup", "same up", ""])] == [("B", "A"), ("A",), ()]
+    assert model.traits.columns == ("column 1",)
+    with pytest.raises(UserError, match=r"sentence 2, line 1: 1 column; this model reads a word, column 1"):
+        model.predict(["same up", "same"])
     with pytest.raises(UserError, match=r"this model reads words with 1 further column \(data.feature_columns\)"):
-        model.predict(["same same"])
+        model.predict([["same", "same"]])
 
 
 def test_words_and_tags_in_two_files(tmp_path: Path) -> None:

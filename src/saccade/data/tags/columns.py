@@ -183,6 +183,18 @@ def split_fields(line: str) -> list[str]:
     return [clean(field) for field in line.rstrip("\r\n").split("\t")] if "\t" in line else clean(line).split()
 
 
+def parse_text(place: str, text: str, names: Sequence[str]) -> TaggedSentence:
+    """Read a sentence to tag from a text: a line for each word, with its further columns of these names behind it."""
+    rows = [(number, split_fields(line)) for number, line in enumerate(text.splitlines(), 1)]
+    rows = [(number, fields) for number, fields in rows if fields]
+    for number, fields in rows:
+        if len(fields) != 1 + len(names) or not all(fields):
+            wanted = f"a word, {', '.join(names)}"
+            raise UserError(f"{place}, line {number}: {count_columns(len(fields))}; this model reads {wanted}")
+    words, *features = zip(*(fields for _, fields in rows), strict=True) if rows else [()] * (1 + len(names))
+    return TaggedSentence(words, features=tuple(features))
+
+
 def looks_like_columns(line: str, tags: Iterable[str]) -> bool:
     """Return whether a file's first line has columns: a tab, -DOCSTART-, or a tag behind a word."""
     fields = split_fields(line)

@@ -119,19 +119,15 @@ class Lexicon:
         )
         return TaggerInput(*map(torch.from_numpy, table))
 
-    @property
-    def reads(self) -> str:
-        """Say what is read of a sentence: plain words may come from anywhere, further columns from files."""
-        count = len(self.features)
-        return f"words with {count} further column{'s' if count > 1 else ''}" if count else "text"
-
     def _features(self, sentences: Sequence[TaggedSentence]) -> NDArray[np.int64]:
         """Return the ids of further columns, [B, T, F]."""
+        count = len(self.features)
         for sentence in sentences:
-            if len(sentence.features) != len(self.features):
-                raise UserError(f"this model reads {self.reads} (data.feature_columns); give it a file that has them")
+            if len(sentence.features) != count:
+                reads = f"words with {count} further column{'s' if count > 1 else ''} (data.feature_columns)"
+                raise UserError(f"this model reads {reads}; give it a word with its columns on each line, or a file")
         longest = max(len(sentence.words) for sentence in sentences)
-        table = np.zeros((len(sentences), longest, len(self.features)), np.int64)
+        table = np.zeros((len(sentences), longest, count), np.int64)
         for row, sentence in enumerate(sentences):
             for column, (vocabulary, values) in enumerate(zip(self.features, sentence.features, strict=True)):
                 table[row, : len(values), column] = [_id(vocabulary, _symbol(value)) for value in values]

@@ -170,10 +170,11 @@ function showInput(wasPicture) {
   page.rest = null;
   page.targets.clear();
   const { model } = page.panels[0];
-  const { answers, languages, texts, examples = [], picture: wanted } = model;
+  const { answers, columns, languages, texts, examples = [], picture: wanted } = model;
   tools.use(page.models, model);
   $("writing").hidden = readsPictures();
   text.language = languages?.source.code ?? "";
+  text.hint = columns?.length ? `On each line a word, and behind it: ${columns.join(", ")}.` : null;
   picture.element.hidden = !readsPictures();
   $("source-title").textContent = readsPictures() ? (wanted.frames ? "Clip" : "Picture") : languages?.source.name ?? (texts ? "Input" : "Text");
   $("examples").hidden = readsPictures() || !examples.length;

@@ -35,6 +35,7 @@ class Description(NamedTuple):
             "languages": pair,
             "texts": run.texts,
             "labels": None if traits.labels is None else list(traits.labels),
+            "columns": None if traits.columns is None else list(traits.columns),
             "beam": traits.beam,
             "kinds": list(self.layers),
             "layers": self.layers,

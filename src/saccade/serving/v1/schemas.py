@@ -14,10 +14,21 @@ ModelName = Annotated[
 ]
 MOST_TEXTS = 1000  # of one request
 MOST_TERMS = 1000
+MOST_COLUMNS = 64  # of a text that is given word by word
 TERMS: Any = {"propertyNames": {"pattern": r"\w"}, "additionalProperties": {"type": "string", "pattern": r"\w"}}
 Texts = Annotated[
     str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
     Field(description="A text, or a list of texts."),
+]
+
+
+Words = Annotated[
+    dict[str, Annotated[list[str], Field(fail_fast=True)]],
+    Field(
+        max_length=MOST_COLUMNS,
+        description="A text word by word: its `words`, and under its name each further column that the model reads.",
+        examples=[{"words": ["Anna", "sings"], "pos": ["NNP", "VBZ"]}],
+    ),
 ]
 
 
@@ -328,6 +339,10 @@ class ModelDescription(BaseModel):
         ),
     ]
     labels: list[str] | None = None
+    columns: Annotated[
+        list[str] | None,
+        Field(default=None, description="If it answers each word: the further columns that it reads behind a word."),
+    ]
     beam: Annotated[int | None, Field(default=None, description="The beam of the run, if it writes texts.")]
     kinds: Annotated[list[str], Field(description="The kinds of attention that /v1/look shows.")]
     layers: Annotated[dict[str, int], Field(description="The number of layers of each kind.")]
@@ -357,6 +372,15 @@ class TextsRequest(Request):
 
     q: Texts
     model: ModelName
+
+
+class WordsRequest(TextsRequest):
+    """Texts to answer word by word, as they are or as lists of words."""
+
+    q: Annotated[  # type: ignore[assignment]
+        str | Words | Annotated[list[str | Words], Field(fail_fast=True, max_length=MOST_TEXTS)],
+        Field(description="A text, or its words with their further columns, or a list of these."),
+    ]
 
 
 class StreamedRequest(TextsRequest):

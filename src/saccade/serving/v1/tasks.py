@@ -57,7 +57,7 @@ class TaskRoute(NamedTuple):
 
         async def call(body: Any) -> Response:
             model = service.models.for_task(name, body.model)
-            texts = service.texts(body.q)
+            texts = service.texts(_write_words(body.q, model.run.predictor.traits) if route.by_word else body.q)
             if route.reads_whole:
                 service.check_whole(model, *texts)
             options = _options(body, route, model.run.predictor.traits)
@@ -66,7 +66,9 @@ class TaskRoute(NamedTuple):
             found = await service.ask(model, ModelCall(work.answer, options), texts)
             return json_response({"model": model.run.name, "answers": [_join(best) for best in found]})
 
-        base = schemas.StreamedRequest if route.streams else schemas.TextsRequest
+        base = schemas.TextsRequest
+        if route.streams or route.by_word:
+            base = schemas.StreamedRequest if route.streams else schemas.WordsRequest
         call.__annotations__["body"] = self._request(base)  # where FastAPI looks for it
         return call
 
@@ -99,6 +101,25 @@ async def _stream(
     if len(texts) != 1:
         refuse(f"q: {len(texts)} texts given; with stream there must be one")
     return await AnswerStream(service, model, options, texts[0]).respond()
+
+
+def _write_words(given: Any, traits: Traits) -> list[str]:
+    """Write texts that are given word by word as a model reads them: a line a word, or spaces between words."""
+    names = ["words", *(traits.columns or ())]
+    texts = given if isinstance(given, list) else [given]
+    return [one if isinstance(one, str) else _write_text(one, names) for one in texts]
+
+
+def _write_text(given: dict[str, list[str]], names: list[str]) -> str:
+    if set(given) != set(names):
+        refuse(f"q: {', '.join(given) or 'nothing'} given; this model reads {', '.join(names)}")
+    for name in names:
+        if len(given[name]) != len(given["words"]):
+            refuse(f"q.{name}: {len(given[name])} given for {len(given['words'])} words; there must be one for each")
+        if wrong := [value for value in given[name] if len(value.split()) != 1]:
+            refuse(f"q.{name}: {wrong[0][:40]!r} given; each must be one word without spaces")
+    rows = zip(*(given[name] for name in names), strict=True)
+    return ("\n" if names[1:] else " ").join("\t".join(row) for row in rows)
 
 
 def _options(body: BaseModel, route: Route, traits: Traits) -> tuple[tuple[str, Any], ...]:

@@ -23,6 +23,7 @@ from saccade.data.tags.columns import (
     looks_like_columns,
     parse_jsonl,
     parse_sentences,
+    parse_text,
     read_paired,
 )
 from saccade.data.tags.lexicon import Document, Lexicon
@@ -94,16 +95,25 @@ class Tagger(Predictor):
     def traits(self) -> Traits:
         return Traits(
             "tag",
-            reads=self.lexicon.reads,
             kinds=("encoder",),
             predict_options=("probabilities", "window"),
             look_options=("kinds", "norms", "probabilities"),
             evidence={"probabilities": True},
             answers="spans",
+            columns=self._further,
+            sample="\t".join("a" * (1 + len(self._further))),
         )
 
+    @property
+    def _further(self) -> tuple[str, ...]:
+        """The names of the columns that are read beside the words."""
+        return tuple(name if isinstance(name, str) else f"column {name}" for name in self.columns.features)
+
     def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
-        """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count."""
+        """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count.
+
+        If the model reads further columns, a text has a line for each word: the word, and its columns behind it.
+        """
         return list(self.stream(inputs, **options))
 
     def stream(self, inputs: Iterable[Input], *, probabilities: bool = False, window: int = WINDOW) -> Iterator[Tagged]:
@@ -111,7 +121,7 @@ class Tagger(Predictor):
 
         `window` are read before the first is written; a model that reads documents waits for the end of one.
         """
-        for part in _windows(self.read_together(map(_sentence, itertools.count(1), several(inputs))), window):
+        for part in _windows(self.read_together(map(self._sentence, itertools.count(1), several(inputs))), window):
             yield from self._tag_window(part, probabilities)
 
     def look(
@@ -124,7 +134,7 @@ class Tagger(Predictor):
     ) -> list[Insight]:
         """What the model saw of each sentence, by itself; only a Transformer has attention (`kinds` encoder)."""
         found = []
-        for sentence in map(_sentence, itertools.count(1), several(inputs)):
+        for sentence in map(self._sentence, itertools.count(1), several(inputs)):
             with recording(self.network, kinds=kinds, norms=norms) as record:
                 (answer,) = self._tag_window([[sentence]], probabilities)
             side = TextSide.of(" ".join(sentence.words), sentence.words)
@@ -139,6 +149,17 @@ class Tagger(Predictor):
             }
             found.append(Insight(self.traits.task, answer, {"source": side}, maps))
         return found
+
+    def _sentence(self, number: int, given: Input) -> TaggedSentence:
+        """Read one input as a sentence; one that comes without a document is a document of its own."""
+        if isinstance(given, TaggedSentence):
+            return given
+        if isinstance(given, str) and self._further:
+            return parse_text(f"sentence {number:,}", given, self._further)._replace(document=-number)
+        words = clean(given).split() if isinstance(given, str) else [clean(word) for word in given]
+        if not all(words):
+            raise UserError(f"sentence {number:,}: a word is empty")
+        return TaggedSentence(tuple(words), document=-number)
 
     def read_together(self, given: Iterable[TaggedSentence]) -> Iterator[Document]:
         """The sentences of a document, if the model reads documents; else each for itself."""
@@ -158,7 +179,7 @@ class Tagger(Predictor):
             if clean(first):
                 lines = itertools.chain(blank, [first], lines)
                 tags = {"O", *self.lexicon.tags, *self._show_span(self.lexicon.tags)}
-                if looks_like_columns(first, tags) or self.columns.is_header(first):
+                if self._further or looks_like_columns(first, tags) or self.columns.is_header(first):
                     return parse_sentences(name, lines, self.columns._replace(tag=None))
                 return _texts(lines)
             blank.append("")
@@ -259,15 +280,6 @@ def _conlleval(total: SpanScore, by_kind: dict[str, SpanScore], num_tokens: int,
         f"accuracy: {accuracy:6.2f}%; {rates(total)}",
         *(f"{kind:>17}: {rates(score)}  {score.num_found}" for kind, score in by_kind.items()),
     ]
-
-
-def _sentence(number: int, given: Input) -> TaggedSentence:
-    if isinstance(given, TaggedSentence):
-        return given
-    words = clean(given).split() if isinstance(given, str) else [clean(word) for word in given]
-    if not all(words):
-        raise UserError(f"sentence {number:,}: a word is empty")
-    return TaggedSentence(tuple(words), document=-number)  # a document of its own
 
 
 def _texts(lines: Iterable[str]) -> Iterator[TaggedSentence]:

@@ -173,4 +173,5 @@ INHERITED = Inherited(
     same=("model", "data.feature_columns"),
     free=("model.word_dropout", "model.dropout", "model.attention_dropout", "model.activation_dropout"),
 )
-TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions), scored_set, inherited=INHERITED)
+ROUTE = Route("Tag words", options=TagOptions, by_word=True)
+TAG = Task(TagConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

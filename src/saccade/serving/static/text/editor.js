@@ -8,6 +8,7 @@ const LEAST_SHARE = 0.05;
 /** `onChange(text, isComposing)` as the text changes, `onSelect(index | null)` as the pointer or the caret enters a word. */
 export function editor({ onChange, onSelect }) {
   const [area, mirror, highlights, frame] = [$("text"), $("mirror"), $("highlights"), $("writing")];
+  const usualHint = area.placeholder;
   let marks = [];
   let places = [];
   let chosen = null;
@@ -104,6 +105,10 @@ export function editor({ onChange, onSelect }) {
     /** The language of the text, for screen readers. */
     set language(code) {
       area.lang = code;
+    },
+    /** What an empty text says; null: the usual. */
+    set hint(line) {
+      area.placeholder = line ?? usualHint;
     },
     get text() {
       return area.value;

@@ -43,13 +43,20 @@ function locate(words, text) {
   });
 }
 
+/** Find the words of a text that has each on a line of its own, with other columns behind it; null, if it hasn't. */
+function locateOnLines(words, text) {
+  const lines = [...text.matchAll(/^[^\S\n]*(\S+)[^\n]*$/gm)];
+  if (lines.length < 2 || lines.length !== words.length || lines.some(([, first], index) => first !== words[index])) return null;
+  return lines.map(({ 0: line, 1: first, index }) => [index + line.indexOf(first), index + line.indexOf(first) + first.length]);
+}
+
 /** Find the places of the source words of each part: those that the model read, or, where nobody looked yet, what stands between spaces. */
 export function wordPlaces(parts, text) {
   return parts.map(({ insight, at, text: one }, number) => {
     const words = insight?.sides.source?.words;
     if (!words) return [...one.matchAll(/\S+/g)].map(({ 0: word, index }) => [at + index, at + index + word.length]);
     const isLast = number === parts.length - 1;
-    const found = locate(words, one).map((place) => place && place.map((index) => index + at));
+    const found = (locateOnLines(words, one) ?? locate(words, one)).map((place) => place && place.map((index) => index + at));
     return found.map((place, index) => place ?? (isLast && words[index] === "</s>" ? [text.length, text.length + 1] : null));
   });
 }
