@@ -10,8 +10,6 @@ from typing import Any, cast
 import pytest
 
 from runs import make_run
-from saccade.data.sound.mel import Mel
-from saccade.data.sound.recordings import Sounds
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.train import MAY_CHANGE
@@ -96,10 +94,6 @@ def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 
 
-def read_sounds(translator: Any) -> Any:
-    return replace(translator, source=Sounds(Mel(), 4))
-
-
 def read_features(writer: Any) -> Any:
     return replace(writer, reader=replace(writer.reader, side=None))
 
@@ -107,8 +101,7 @@ def read_features(writer: Any) -> Any:
 @pytest.mark.parametrize(
     ("task", "change", "message"),
     [
-        ("translate", read_sounds, "it reads sound; a server reads pictures and texts"),
-        ("caption", read_features, "it reads feature maps; a server reads pictures"),
+        ("caption", read_features, "it reads feature maps; a server reads pictures, sounds and texts"),
     ],
 )
 def test_what_reads_files_is_not_served(

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+
+from saccade.runs import config as config_file
+from saccade.runs import train
 
 PITCHES = {"low": 200.0, "middle": 450.0, "high": 900.0, "shrill": 1700.0, "thin": 3000.0}
 
@@ -41,3 +45,21 @@ def write_words(folder: Path, count: int, seed: int = 1) -> list[tuple[Path, str
             noisy = burst + np.asarray(random.normal(0, 0.01, len(burst)), np.float32)
             found.append((write_wav(folder / f"{word}{number}.wav", noisy), word))
     return found
+
+
+def make_hearing(run: Path) -> list[Path]:
+    """Train a run that hears one word; return the files of its sounds."""
+    words = write_words(run.parent / "sounds", 3)
+    rows = run.parent / "list.tsv"
+    rows.write_text("".join(f"{file}\t{word}\n" for file, word in words), encoding="utf-8")
+    content = {
+        "input": "features",
+        "device": "cpu",
+        "data": {"train": {"source": str(rows)}, "valid": {"source": str(rows)}},
+        "features": {"rate": 8000, "num_mels": 11},
+        "tokenizer": {"kind": "words", "vocabulary_size": 20},
+        "model": {"kind": "rnn", "width": 10, "embedding_width": 12},
+        "training": {"max_steps": 30, "validate_every": 30, "tokens_per_batch": 300, "learning_rate": 0.02},
+    }
+    train.train(config_file.check_config(content, run.name), run, Console(quiet=True))
+    return [file for file, _ in words]

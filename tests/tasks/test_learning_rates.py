@@ -1,4 +1,4 @@
-"""The learning rates that taggers and classifiers take by themselves: a few steps with them learn what USUAL_RATE does not."""
+"""The learning rates of taggers and classifiers: a few steps with them learn what USUAL_RATE does not."""
 
 from __future__ import annotations
 

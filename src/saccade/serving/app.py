@@ -83,7 +83,9 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
 def _models_of_routes(models: ModelSet) -> dict[str, list[str]]:
     """Return the models that may be asked at each route: those of a task, those with languages, or all."""
     named = models.models
-    found = {f"/v1/{task}": [name for name in named if named[name].run.task == task] for task in TASKS}
+    texts = {name: model.run.task for name, model in named.items() if not model.run.hears}
+    found = {f"/v1/{task}": [name for name, own in texts.items() if own == task] for task in TASKS}
+    found["/v1/listen"] = [name for name in named if name not in texts]
     found |= {
         path: [model.run.name for model in models.pairs.values()] for path in ("/translate", "/detect", "/suggest")
     }
@@ -158,9 +160,9 @@ def _add_middleware(api: App, service: Service, with_keys: frozenset[str], rates
 
 
 def _max_body(settings: Settings, path: str) -> int:
-    """Return the most bytes of a body: a character of a text is at most 12 in JSON or in a form, pictures take more."""
+    """Return the most bytes of a body: a character of a text is at most 12 in JSON or in a form, files take more."""
     texts = min(settings.max_body, 64 * 1024 + 16 * settings.max_characters)
-    return settings.max_body if path in PICTURE_PATHS else texts
+    return settings.max_body if path in FILE_PATHS else texts
 
 
 def _answer_refusal(request: Request, refusal: Exception) -> Response:
@@ -187,7 +189,11 @@ def _answer_failure(request: Request, failure: Exception) -> Response:
 
 OTHER_VALUES = 1024  # commas of a request beside those in its texts, and between them
 LAST_SECONDS = 1.0  # for models to come by a pause and end
-PICTURE_PATHS = {"/v1/look", *(f"/v1/{name}" for name, task in TASKS.items() if task.route.reads == "picture")}
+FILE_PATHS = {
+    "/v1/look",
+    "/v1/listen",
+    *(f"/v1/{name}" for name, task in TASKS.items() if task.route.reads == "picture"),
+}
 HANDLERS = {
     HTTPException: _answer_refusal,
     RequestValidationError: _answer_invalid,

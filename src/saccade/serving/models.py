@@ -50,6 +50,11 @@ class ServedRun(NamedTuple):
     examples: tuple[str, ...] = ()  # to try on the page
 
     @property
+    def hears(self) -> bool:
+        """Whether it reads sounds, which no route of texts takes."""
+        return self.predictor.traits.reads == "sound"
+
+    @property
     def texts(self) -> str | None:
         """What its texts are; None where answers are no texts. Runs of old do not say: with languages, sentences."""
         texts = self.predictor.traits.texts
@@ -109,11 +114,20 @@ class ModelSet:
 
     def for_task(self, task: str, name: str | None = None) -> ServedModel:
         """Return the model of a task with a name, or the first."""
-        able = {key: model for key, model in self.models.items() if model.run.task == task}
+        able = {key: model for key, model in self.models.items() if model.run.task == task and not model.run.hears}
         if not able:
             raise UserError(f"model: this server has no model of the task {task}")
         if name is not None and name not in able:
             raise UserError(f"model: no model of the task {task} has this name; allowed: {', '.join(able)}")
+        return able[name] if name is not None else next(iter(able.values()))
+
+    def that_hears(self, name: str | None = None) -> ServedModel:
+        """Return the model with a name that reads sounds, or the first."""
+        able = {key: model for key, model in self.models.items() if model.run.hears}
+        if not able:
+            raise UserError("model: this server has no model that reads sounds")
+        if name is not None and name not in able:
+            raise UserError(f"model: no model with this name reads sounds; allowed: {', '.join(able)}")
         return able[name] if name is not None else next(iter(able.values()))
 
     def get(self, name: str | None) -> ServedModel:
@@ -172,15 +186,22 @@ def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice,
     pair = given.get(str(folder))
     if find_languages is None and pair is not None:
         raise UserError(f"--languages: {folder} is a run of the task {config.task}, which does not translate")
+    if predictor.traits.reads == "sound" and pair is not None:
+        raise UserError(f"--languages: {folder} reads sounds, which are not translated")
+    if predictor.traits.reads == "sound":
+        find_languages = None
     if find_languages is not None and pair is None and (codes := find_languages(config)) is not None:
         pair = LanguagePair(*codes)
     return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
 
 
 def _check_input(folder: Path, traits: Traits, route: Route) -> None:
-    if traits.reads not in ("text", "picture"):
-        raise UserError(f"{folder}: it reads {traits.reads}; a server reads pictures and texts")
-    if traits.reads != route.reads:
+    if traits.reads not in ("text", "picture", "sound"):
+        raise UserError(f"{folder}: it reads {traits.reads}; a server reads pictures, sounds and texts")
+    if traits.reads == "sound":
+        if traits.sound is None:
+            raise UserError(f"{folder}: it reads sounds, but its task does not state how")
+    elif traits.reads != route.reads:
         raise UserError(f"{folder}: it reads a {traits.reads}, but the route of its task reads a {route.reads}")
     if traits.reads == "picture" and traits.picture is None:
         raise UserError(f"{folder}: it reads pictures, but its task does not state their size")

@@ -12,6 +12,7 @@ MAX_WHOLE_CHARACTERS = 4096  # of a text for a model whose texts are not sentenc
 MAX_WHOLE_PIECES = 1024  # of such a text
 MAX_WEIGHTS = 2_000_000  # in one answer
 MAX_FLOW_PAIRS = 2000  # of pieces in one attention flow, which takes seconds
+MAX_SECONDS = 60  # of a sound
 MAX_PIXELS = 1 << 22  # of a picture, even if its file is small
 
 

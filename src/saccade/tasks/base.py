@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from saccade.config.base import RunSection
 from saccade.data.batches import pad_sources
+from saccade.data.sound.mel import Mel
 from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Searcher
@@ -213,6 +214,7 @@ class Traits(NamedTuple):
     beam: int | None = None  # the width of its search, where it writes
     labels: Sequence[str] | None = None  # what it chooses from
     picture: PictureSize | None = None  # what it reads, if these are pictures
+    sound: Mel | None = None  # how a sound becomes what it reads, if these are sounds
     answers: str = "line"  # how the page shows it: "text", "label", "spans", "path", "continuation", "sound", or a line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut

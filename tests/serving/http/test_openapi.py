@@ -18,7 +18,7 @@ CHOSEN = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
     "negative_data_rejection",
 )  # fmt: skip
-OF_THE_MODEL = ("/v1/look", "/v1/caption", "/v1/glimpse", "/v1/translate", "/v1/classify", "/v1/write")
+OF_THE_MODEL = ("/v1/look", "/v1/caption", "/v1/glimpse", "/v1/translate", "/v1/classify", "/v1/write", "/v1/tag")
 """What they take depends on the model, on options that fit, or on a picture that nobody draws by chance."""
 EXAMPLES, SLOWEST = 15, 20.0
 ROUTES = [

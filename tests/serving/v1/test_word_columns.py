@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +53,10 @@ def test_words_come_as_lists_or_as_lines(tagging: Serving) -> None:
         ("same", "sentence 1, line 1: 1 column; this model reads a word, column 1"),
         ({"words": ["same"]}, "q: words given; this model reads words, column 1"),
         ({}, "q: nothing given; this model reads words, column 1"),
-        ({"words": ["same"], "column 1": ["up"], "pos": ["N"]}, "q: words, column 1, pos given; this model reads words"),
+        (
+            {"words": ["same"], "column 1": ["up"], "pos": ["N"]},
+            "q: words, column 1, pos given; this model reads words",
+        ),
         ({"words": ["same"], "column 1": []}, "q.column 1: 0 given for 1 words; there must be one for each"),
         ({"words": ["a b"], "column 1": ["up"]}, "q.words: 'a b' given; each must be one word without spaces"),
         ({"words": [""], "column 1": ["up"]}, "q.words: '' given; each must be one word without spaces"),

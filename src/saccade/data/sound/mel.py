@@ -7,12 +7,13 @@ A source is one line: one or several sound files, and numbers, which are seconds
 from __future__ import annotations
 
 import functools
+import io
 import math
 import re
 import wave
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -75,53 +76,58 @@ class Samples(NamedTuple):
     rate: int
 
 
-def read_sound(path: Path) -> tuple[NDArray[np.float32], int]:
-    """Read the samples of a file between -1 and 1, its channels mixed, and their rate."""
-    if not path.is_file():
-        raise UserError(f"there is no file at {path}")
-    found = _read_pcm(path) if path.suffix.lower() == ".wav" else None
-    value_SC, rate = found or _read_with_soundfile(path)
+def read_sound(source: Path | bytes) -> tuple[NDArray[np.float32], int]:
+    """Read the samples of a file, or of a WAV file's bytes, between -1 and 1, its channels mixed, and their rate."""
+    if isinstance(source, Path) and not source.is_file():
+        raise UserError(f"there is no file at {source}")
+    name = str(source) if isinstance(source, Path) else "sound"
+    found = _read_pcm(source, name) if isinstance(source, bytes) or source.suffix.lower() == ".wav" else None
+    value_SC, rate = found or _read_with_soundfile(source, name)
     if not len(value_SC) or not rate:
-        raise UserError(f"{path}: there is no sound in it ({len(value_SC)} samples at {rate} Hz)")
+        raise UserError(f"{name}: there is no sound in it ({len(value_SC)} samples at {rate} Hz)")
     if rate > HIGHEST_RATE:
-        raise UserError(f"{path}: {rate:,} samples a second; allowed: up to {HIGHEST_RATE:,}")
+        raise UserError(f"{name}: {rate:,} samples a second; allowed: up to {HIGHEST_RATE:,}")
     if not np.isfinite(value_SC).all():
-        raise UserError(f"{path}: some samples are not finite numbers")
+        raise UserError(f"{name}: some samples are not finite numbers")
     return value_SC.mean(1), rate
 
 
-def _read_pcm(path: Path) -> Samples | None:
+def _open(source: Path | bytes) -> Any:
+    return io.BytesIO(source) if isinstance(source, bytes) else str(source)
+
+
+def _read_pcm(source: Path | bytes, name: str) -> Samples | None:
     """Read a WAV file of whole numbers; None for another kind of WAV (floating point, extensible)."""
     try:
-        with wave.open(str(path), "rb") as file:
+        with wave.open(_open(source), "rb") as file:
             channels, width, rate, count, *_ = file.getparams()
             raw = file.readframes(count)
     except wave.Error as error:
         if str(error).startswith("unknown format"):
             return None
-        raise UserError(f"{path}: this is not a WAV file ({error})") from None
+        raise UserError(f"{name}: this is not a WAV file ({error})") from None
     except EOFError:
-        raise UserError(f"{path}: this is not a WAV file (it ends too early)") from None
+        raise UserError(f"{name}: this is not a WAV file (it ends too early)") from None
     if len(raw) < count * width * channels:
-        raise UserError(f"{path}: it ends too early; {len(raw):,} of {count * width * channels:,} bytes are there")
+        raise UserError(f"{name}: it ends too early; {len(raw):,} of {count * width * channels:,} bytes are there")
     return Samples(_decode_samples(raw, width).reshape(-1, channels), rate)
 
 
-def _read_with_soundfile(path: Path) -> Samples:
+def _read_with_soundfile(source: Path | bytes, name: str) -> Samples:
     """Read whatever libsndfile knows: FLAC, Ogg, MP3, and WAV in floating point or with a longer header."""
     try:
         import soundfile
     except ImportError:
         needed = "soundfile reads this kind of sound, and it is missing"
-        raise UserError(f"{path}: {needed}; pip install 'saccade[sound]'") from None
+        raise UserError(f"{name}: {needed}; pip install 'saccade[sound]'") from None
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(_open(source)) as file:
             value_SC = file.read(dtype="float32", always_2d=True)
             if len(value_SC) < file.frames < MOST_FRAMES:
-                raise UserError(f"{path}: it ends too early; {len(value_SC):,} of {file.frames:,} samples are there")
+                raise UserError(f"{name}: it ends too early; {len(value_SC):,} of {file.frames:,} samples are there")
             return Samples(value_SC, file.samplerate)
     except soundfile.SoundFileError as error:
-        raise UserError(f"{path}: this is not a complete sound file ({' '.join(str(error).split())})") from None
+        raise UserError(f"{name}: this is not a complete sound file ({' '.join(str(error).split())})") from None
 
 
 def _decode_samples(raw: bytes, width: int) -> NDArray[np.float32]:

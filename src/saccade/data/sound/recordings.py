@@ -99,14 +99,16 @@ def pad_frames(sources: Sequence[NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
 @final
 @dataclass(frozen=True)
 class Sounds:
-    """Turns names of files into frames, as a tokenizer turns text into ids."""
+    """Turns names of files, or frames as `read_frames` makes them, into frames, as a tokenizer turns text into ids."""
 
     mel: Mel
     frames_a_step: int = 4  # a step is what attention can point to
     stored: Recordings | None = None  # files that need not be read again
 
-    def encode(self, text: str) -> NDArray[np.float32]:
+    def encode(self, text: str | NDArray[np.float16]) -> NDArray[np.float32]:
         """Return a source's frames [S, F], joined and normalised."""
+        if not isinstance(text, str):
+            return join_frames([text], self.mel.num_mels)
         pieces = [
             self._frames(part) if isinstance(part, str) else num_silent_frames(part, self.mel)
             for part in parse_source(text)

@@ -17,14 +17,14 @@ CLIP_FORMATS = ("GIF", "PNG", "WEBP")
 TOO_LARGE = f"image has too many pixels; allowed: {MAX_PIXELS:,} in all"
 
 
-def from_base64(text: str) -> bytes:
-    """Decode the bytes of a picture from base64 or a data: address in JSON."""
+def from_base64(text: str, field: str) -> bytes:
+    """Decode the bytes of a file from base64 or a data: address in JSON."""
     if text.startswith("data:"):
         text = text.partition(",")[2]
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        refuse("image is not base64")
+        refuse(f"{field} is not base64")
 
 
 def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:

@@ -43,9 +43,9 @@ function bodyOf(model, given, needs) {
   return { model: model.name, ...given, ...more };
 }
 
-/** Look at a picture, or at a text that is no sentences. */
-export async function lookAtAll(model, { text = "", image }, needs, options) {
-  if (image !== undefined) return { insight: await ask("v1/look", { body: bodyOf(model, { image }, needs), ...options }), at: 0, text, before: "" };
+/** Look at a file (a picture or a sound), or at a text that is no sentences. */
+export async function lookAtAll(model, { text = "", file }, needs, options) {
+  if (file !== undefined) return { insight: await ask("v1/look", { body: bodyOf(model, file, needs), ...options }), at: 0, text, before: "" };
   const body = bodyOf(model, { text }, needs);
   return { insight: await askOnce(insights, nameOf(body), "v1/look", body, options), at: 0, text, before: "" };
 }

@@ -7,7 +7,7 @@ const PAUSE = 300; // milliseconds without a key before the models are asked
 const AGAIN = [2, 4, 8, 15, 30]; // seconds until a server is asked again that did not answer
 
 /**
- * `page` has `panels`, and the outputs that were chosen (`targets`); `input()` is {text, caret, tooLong: why it can't be asked about} or {isPicture, data(), received(address of what was read)}.
+ * `page` has `panels`, and the outputs that were chosen (`targets`); `input()` is {text, caret, tooLong: why it can't be asked about} or {file: its field, data(), isEmpty, received(address of what was read)}.
  * `on.ask()` before anything is asked, `on.clear()` when there is no input, `on.begin(signal)`, `on.answer(panel)` when one is complete,
  * `on.look(panel)` when there are more weights, `on.key()` when one is missing, `on.notice(line)`.
  */
@@ -22,8 +22,8 @@ export function asking({ page, input, on }) {
     pending.abort();
     failures = 0;
     on.ask();
-    const { text, isPicture, tooLong } = input();
-    if (!isPicture && !text.trim()) return on.clear();
+    const { text, file, isEmpty, tooLong } = input();
+    if (file ? isEmpty : !text.trim()) return on.clear();
     for (const one of page.panels) one.wait();
     if (tooLong) return page.panels.forEach((one) => one.fail(tooLong));
     timer = setTimeout(answer, wait);
@@ -53,8 +53,8 @@ export function asking({ page, input, on }) {
         const onText = (part) => signal.aborted || one.grow(given.text, part);
         const part = await writeOn(one.model, given.text, one.inside.choices.needs(), { ...options, onText });
         if (!signal.aborted) show(one, [part], given, began);
-      } else if (given.isPicture || !one.model.texts || one.model.answers !== "text") {
-        const whole = given.isPicture ? { image: given.data() } : { text: given.text };
+      } else if (given.file || !one.model.texts || one.model.answers !== "text") {
+        const whole = given.file ? { file: { [given.file]: given.data() } } : { text: given.text };
         const part = await lookAtAll(one.model, whole, one.inside.choices.needs(), options);
         if (!signal.aborted) await given.received?.(part.insight.picture);
         if (!signal.aborted) show(one, [part], given, began);

@@ -13,6 +13,7 @@ import { languageTools } from "./shell/languages.js";
 import * as link from "./shell/link.js";
 import { logo } from "./shell/logo.js";
 import { share } from "./shell/share.js";
+import { soundInput } from "./sounds/sound.js";
 import { differences } from "./text/differences.js";
 import { editor } from "./text/editor.js";
 import { transfer } from "./text/positions.js";
@@ -25,6 +26,8 @@ const eye = logo($("logo"));
 const trail = arcs($("arcs"), (place) => eye.follow(place));
 const text = editor({ onChange: (_, isComposing) => isComposing || askSoon(), onSelect: (index) => showReaders(index) });
 const picture = pictureInput({ onChange: () => askSoon(0), onError: (line) => page.panels[0].fail(line) });
+const sound = soundInput({ onChange: () => askSoon(0), onError: (line) => page.panels[0].fail(line) });
+const files = { picture, sound }; // by what a model reads, if that isn't text
 const keys = keyForm({ onKey: () => { notice(""); page.panels.length ? askSoon(0) : start(); } });
 const tools = languageTools({
   onUse: (model) => { use(0, model.name); askSoon(0); },
@@ -36,15 +39,16 @@ const tools = languageTools({
   },
 });
 const notice = (line) => ($("notice").textContent = line);
-const readsPictures = () => page.panels[0].model.reads === "picture";
+const fileInput = () => files[page.panels[0].model.reads] ?? null;
 const comparable = () => page.models.filter(({ reads }) => reads === page.panels[0].model.reads);
 const size = () => [...text.text].length;
-const isTooLong = () => !readsPictures() && page.limit !== null && size() > page.limit;
+const isTooLong = () => !fileInput() && page.limit !== null && size() > page.limit;
 
 const questions = asking({
   page,
   input: () => {
-    if (readsPictures()) return { isPicture: true, data: picture.data, received: picture.received };
+    const given = fileInput();
+    if (given) return { file: given.field, data: given.data, isEmpty: given.isEmpty, received: given.received };
     const tooLong = isTooLong() && `This text has ${size()} characters; this server takes ${page.limit}. Shorten it to go on.`;
     return { text: text.text, caret: text.caret, tooLong };
   },
@@ -56,7 +60,7 @@ const questions = asking({
       document.body.classList.remove("empty");
     },
     clear: clearAll,
-    begin: (signal) => readsPictures() || tools.detect(text.text, signal),
+    begin: (signal) => fileInput() || tools.detect(text.text, signal),
     answer: showAnswer,
     look: () => {
       markDifferences();
@@ -78,7 +82,7 @@ const on = {
     page.rest = reading;
     read(one, null);
   },
-  picture: () => picture.canvas,
+  picture: () => fileInput().canvas,
   path: (one, places, step) => (one === page.panels[0] || step !== null) && picture.path(places, step),
   choose: (one, part, output) => {
     page.targets.set(sentenceName(one.model, one.parts[part].text), output);
@@ -91,10 +95,7 @@ const on = {
 /** Light what was read; null: what to light while nothing is selected. */
 function read(one, reading) {
   const shown = reading ?? (one === page.panels[0] ? page.rest : null);
-  if (readsPictures()) {
-    picture.light(shown?.weights, shown?.shape);
-    return;
-  }
+  if (fileInput()) return fileInput().light(shown?.weights, shown?.shape);
   const weights = shown ? transfer(shown.weights, one.places.slice(0, shown.weights.length), text.places) : null;
   const most = Math.max(FULL, ...(weights ?? []));
   text.light(weights?.map((weight) => weight / most), reading?.here ?? null);
@@ -123,7 +124,7 @@ function clearAll() {
 
 function showAnswer(one) {
   if (one === page.panels[0]) {
-    if (!readsPictures()) text.words(one.places);
+    if (!fileInput()) text.words(one.places);
     read(one, null);
   }
   markDifferences();
@@ -145,7 +146,7 @@ function showCount() {
   const isNear = page.limit && size() > 0.8 * page.limit;
   $("count").textContent = isNear ? `${size()} of ${page.limit} characters` : "";
   $("count").classList.toggle("over", isTooLong());
-  $("clear").hidden = readsPictures() || !text.text;
+  $("clear").hidden = Boolean(fileInput()) || !text.text;
 }
 
 $("cards").addEventListener("scroll", () => trail.hide(), true); // of a long text
@@ -158,7 +159,7 @@ $("clear").addEventListener("click", () => {
 
 /** Use another model in a place. */
 function use(place, name) {
-  const wasPicture = page.panels[0].model ? readsPictures() : null;
+  const wasPicture = page.panels[0].model ? fileInput() === picture : null;
   page.panels[place].use(page.models.find((one) => one.name === name) ?? page.models[0]);
   if (page.panels[1] && page.panels[1].model.reads !== page.panels[0].model.reads) closeSecond();
   if (place === 0) showInput(wasPicture);
@@ -172,15 +173,16 @@ function showInput(wasPicture) {
   const { model } = page.panels[0];
   const { answers, columns, languages, texts, examples = [], picture: wanted } = model;
   tools.use(page.models, model);
-  $("writing").hidden = readsPictures();
+  const given = fileInput();
+  $("writing").hidden = Boolean(given);
   text.language = languages?.source.code ?? "";
   text.hint = columns?.length ? `On each line a word, and behind it: ${columns.join(", ")}.` : null;
-  picture.element.hidden = !readsPictures();
-  $("source-title").textContent = readsPictures() ? (wanted.frames ? "Clip" : "Picture") : languages?.source.name ?? (texts ? "Input" : "Text");
-  $("examples").hidden = readsPictures() || !examples.length;
+  for (const one of Object.values(files)) one.element.hidden = one !== given;
+  $("source-title").textContent = given ? (wanted?.frames ? "Clip" : given.title) : languages?.source.name ?? (texts ? "Input" : "Text");
+  $("examples").hidden = Boolean(given) || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
   showCount();
-  if (!readsPictures()) return;
+  if (given !== picture) return;
   const isSame = picture.fit(wanted, answers === "path");
   if (!isSame || !wasPicture) picture.example(Number(page.given.example) || picture.seed || 1);
 }
@@ -239,9 +241,9 @@ share({
   link: () => {
     const [first, second] = page.panels;
     const state = { model: first.model.name, beside: second?.model.name, ...first.inside.choices.chosen };
-    return `#${link.write({ ...state, ...(readsPictures() ? { example: picture.seed } : { text: text.text }) })}`;
+    return `#${link.write({ ...state, ...(fileInput() ? { example: fileInput().seed } : { text: text.text }) })}`;
   },
-  figure: () => figure({ panel: page.panels[0], picture: readsPictures() ? picture : null }),
+  figure: () => figure({ panel: page.panels[0], picture: fileInput() }),
 });
 
 async function start() {

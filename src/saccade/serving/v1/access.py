@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import Depends, Header
+from numpy.typing import NDArray
 
 from saccade.data.pictures.clips import ClipSize
 from saccade.data.pictures.images import Pixels
-from saccade.serving.http import pictures
+from saccade.serving.http import pictures, sounds
 from saccade.serving.http.responses import refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.v1.schemas import Decoding
@@ -26,12 +28,20 @@ NEEDS_KEY = [Depends(_describe_key)]  # what a route depends on that asks for a 
 
 def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:
     """Decode a picture or a clip, base64 or a file's bytes, to the pixels that a model reads."""
-    content = pictures.from_base64(picture) if isinstance(picture, str) else picture
+    content = pictures.from_base64(picture, "image") if isinstance(picture, str) else picture
     wanted = model.run.predictor.traits.picture
     assert wanted is not None
     if wanted.frames is not None:
         return pictures.decode_clip(content, ClipSize(wanted.resize or wanted.rows, wanted.frames))
     return pictures.decode(content, channels=wanted.channels, resize=wanted.resize)
+
+
+def decode_sound(sound: str | bytes, model: ServedModel) -> NDArray[np.float16]:
+    """Decode a sound, base64 or a file's bytes, to the frames that a model reads."""
+    content = pictures.from_base64(sound, "sound") if isinstance(sound, str) else sound
+    mel = model.run.predictor.traits.sound
+    assert mel is not None
+    return sounds.decode(content, mel)
 
 
 def decoding_options(body: Decoding, model: ServedModel) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from saccade.inspection.views.view import THROUGH_LAYERS, is_through
 from saccade.serving.models import ServedRun
 from saccade.tasks import TASKS
 
+SAMPLE_FRAMES = 16  # of the silence that a model hears first
+
 
 class Description(NamedTuple):
     """A model in words: its task and languages, its labels, and the attention that it has."""
@@ -61,6 +63,8 @@ def _look_once(run: ServedRun) -> Insight:
     if (size := traits.picture) is not None:
         frames = () if size.frames is None else (1,)
         given = np.zeros((*frames, size.channels, size.rows, size.columns), np.uint8)
+    if traits.sound is not None:
+        given = np.zeros((SAMPLE_FRAMES, traits.sound.num_mels), np.float16)
     kinds = {"kinds": traits.kinds} if "kinds" in traits.look_options else {}
     (found,) = run.predictor.look([given], **kinds)
     return found

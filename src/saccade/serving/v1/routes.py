@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 from fastapi import APIRouter
+from numpy.typing import NDArray
 from starlette.responses import Response
 
 import saccade
@@ -16,8 +18,9 @@ from saccade.serving.http.responses import error_responses, json_response, refus
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import NEEDS_KEY, decode_picture, decoding_options
+from saccade.serving.v1.access import NEEDS_KEY, decode_picture, decode_sound, decoding_options
 from saccade.serving.v1.descriptions import Description
+from saccade.serving.v1.listen import ListenRoute
 from saccade.serving.v1.tasks import TaskRoute
 from saccade.serving.v1.translation import TranslationRoute
 from saccade.serving.waiting import ModelCall
@@ -40,6 +43,7 @@ class V1:
                 TaskRoute(self.service, name, task.route).add_to(router)
             else:
                 TranslationRoute(self.service, name).add_to(router)
+        ListenRoute(self.service).add_to(router)
         known = error_responses(400, 401, 403, 408, 413, 429, 503, 504)
         router.add_api_route(
             "/look",
@@ -57,14 +61,18 @@ class V1:
         return json_response({"version": saccade.__version__, "models": [one.plain() for one in self.descriptions]})
 
     async def look(self, body: schemas.LookRequest) -> Response:
-        """Show what a model read while it answered a text or a picture: the weights of all or some layers and heads."""
+        """Show what a model read while it answered a text, a picture or a sound: the weights of layers and heads."""
         model = self.service.models.get(body.model)
         given, options = await self._input(body, model), _look_options(body, model)
         (found,) = await self.service.ask(model, ModelCall(work.look, tuple(sorted(options.items()))), [given])
         return Response(found, media_type="application/json")
 
-    async def _input(self, body: schemas.LookRequest, model: ServedModel) -> str | Pixels:
-        """Return the text or the picture to look at."""
+    async def _input(self, body: schemas.LookRequest, model: ServedModel) -> str | Pixels | NDArray[np.float16]:
+        """Return the text, the picture or the frames of a sound to look at."""
+        if model.run.predictor.traits.reads == "sound":
+            if body.sound is None:
+                refuse("missing sound parameter: this model reads sounds")
+            return await asyncio.to_thread(decode_sound, body.sound, model)
         if model.run.predictor.traits.reads == "picture":
             if body.image is None:
                 refuse("missing image parameter: this model reads pictures")

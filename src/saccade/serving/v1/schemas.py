@@ -204,14 +204,15 @@ class TranslateResponse(BaseModel):
     translations: list[Translation]
 
 
-LOOKED_AT: list[Any] = [  # as JSON Schema has it: a text that is not blank, or a picture
+LOOKED_AT: list[Any] = [  # as JSON Schema has it: a text that is not blank, a picture, or a sound
     {"required": ["text"], "properties": {"text": {"type": "string", "pattern": r"\S"}}},
     {"required": ["image"], "properties": {"image": {"type": "string", "minLength": 1}}},
+    {"required": ["sound"], "properties": {"sound": {"type": "string", "minLength": 1}}},
 ]
 
 
 class LookRequest(Decoding):
-    """One text (or picture), and the weights to show."""
+    """One text (or picture, or sound), and the weights to show."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": LOOKED_AT})
 
@@ -223,6 +224,7 @@ class LookRequest(Decoding):
             description="For models that read pictures: base64 of a PNG or JPEG file; of a clip: GIF, PNG or WebP.",
         ),
     ]
+    sound: Annotated[str | None, Field(default=None, description="For models that hear: base64 of a WAV file.")]
     target: Annotated[
         str | None, Field(default=None, description="For translators: look at this output instead of their own.")
     ]
@@ -326,7 +328,7 @@ class ModelDescription(BaseModel):
     name: str
     task: str
     title: Annotated[str, Field(description="The task as a title to read.")]
-    reads: Annotated[str, Field(description="Its input: text or picture.")]
+    reads: Annotated[str, Field(description="Its input: text, picture or sound.")]
     answers: Annotated[
         str, Field(description="The kind of its answers: text, label, spans, path, continuation; or line.")
     ]
@@ -402,6 +404,15 @@ class PictureRequest(Request):
     model_config = ConfigDict(strict=False)
 
     image: Annotated[str | bytes, Field(description="Base64 (or a data: address), or the file.")]
+    model: ModelName
+
+
+class SoundRequest(Decoding):
+    """A sound, WAV: base64 in JSON, or a file in a form. Values of a form are texts."""
+
+    model_config = ConfigDict(strict=False)
+
+    sound: Annotated[str | bytes, Field(description="Base64 (or a data: address), or the file.")]
     model: ModelName
 
 

@@ -20,8 +20,9 @@ from saccade.serving.v1 import schemas
 from saccade.serving.v1.access import NEEDS_KEY, decode_picture
 from saccade.serving.v1.streaming import AnswerStream
 from saccade.serving.waiting import ModelCall
-from saccade.tasks.base import RequestOptions, Route, Traits
+from saccade.tasks.base import Route, Traits
 
+PICTURES = "a PNG or JPEG file; of a clip, GIF, PNG or WebP"
 Call = Callable[..., Coroutine[Any, Any, Response]]
 EVENTS = "Server-sent events, if `stream` is true: text (its parts), then done (the same as without), or error."
 STREAMED: dict[int | str, dict[str, Any]] = {
@@ -49,7 +50,7 @@ class TaskRoute(NamedTuple):
             response_model=schemas.Answers,
             responses={**(STREAMED if self.route.streams else {}), **known},
             dependencies=NEEDS_KEY,
-            openapi_extra=_picture_body(self.route.options) if is_picture else None,
+            openapi_extra=describe_file("image", PICTURES, self.route.options) if is_picture else None,
         )
 
     def _texts_call(self) -> Call:
@@ -64,9 +65,9 @@ class TaskRoute(NamedTuple):
             if route.streams and body.stream:
                 return await _stream(service, model, options, texts)
             found = await service.ask(model, ModelCall(work.answer, options), texts)
-            return json_response({"model": model.run.name, "answers": [_join(best) for best in found]})
+            return json_response({"model": model.run.name, "answers": [join_others(best) for best in found]})
 
-        base = schemas.TextsRequest
+        base: type[schemas.TextsRequest] = schemas.TextsRequest
         if route.streams or route.by_word:
             base = schemas.StreamedRequest if route.streams else schemas.WordsRequest
         call.__annotations__["body"] = self._request(base)  # where FastAPI looks for it
@@ -130,24 +131,21 @@ def _options(body: BaseModel, route: Route, traits: Traits) -> tuple[tuple[str, 
     return tuple(sorted(given.items()))
 
 
-def _join(best: list[dict[str, Any]]) -> dict[str, Any]:
+def join_others(best: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the best answer as JSON, with the next best ones."""
     first, *others = best
     return {**first, "others": others} if others else first
 
 
-def _picture_body(options: type[RequestOptions]) -> dict[str, Any]:
-    """Describe the body in OpenAPI: JSON with the picture as base64, or a form with the file."""
+def describe_file(field: str, kind: str, options: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body in OpenAPI: JSON with a file of this kind as base64, or a form with the file."""
     rest = {"model": {"type": "string"}, **options.model_json_schema().get("properties", {})}
-    image = {
-        "application/json": {
-            "type": "string",
-            "minLength": 1,
-            "description": "Base64 of a PNG or JPEG file; of a clip, GIF, PNG or WebP.",
-        },
+    file = {
+        "application/json": {"type": "string", "minLength": 1, "description": f"Base64 of {kind}."},
         "multipart/form-data": {"type": "string", "format": "binary"},
     }
     content = {
-        kind: {"schema": {"type": "object", "required": ["image"], "properties": {"image": one, **rest}}}
-        for kind, one in image.items()
+        kind: {"schema": {"type": "object", "required": [field], "properties": {field: one, **rest}}}
+        for kind, one in file.items()
     }
     return {"requestBody": {"required": True, "content": content}}

@@ -107,6 +107,9 @@ def _look_at_batch(
         first, *others = (translator.to_result(text, one) for one in best)
         sides = _sides(translator, text, first)
         maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
+        if isinstance(translator.source, Sounds):  # its steps are drawn over it, as the cells of a picture in one row
+            steps = (1, len(sides["source"].pieces))
+            maps = {kind: one._replace(shape=steps if one.keys == "source" else None) for kind, one in maps.items()}
         notes = list[str]()
         if pointed is not None:
             first = translator.with_copies(first, best[0], pointed, row, source[row])

@@ -102,7 +102,8 @@ class Translator(Predictor):
 
     Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
     those of SamplingOptions; `attention=True` for the weights, of a `layer` and a `head` if these are given. `prefixes`
-    are texts that the outputs begin with. Blank texts stay blank. Where sources are sounds, texts name WAV files.
+    are texts that the outputs begin with. Blank texts stay blank. Where sources are sounds, texts name WAV files, and
+    a sound in memory is given as its frames, as `saccade.data.sound.mel.read_frames` makes them.
     """
 
     model: nn.Module
@@ -146,6 +147,7 @@ class Translator(Predictor):
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
+            sound=self.source.mel if isinstance(self.source, Sounds) else None,
             num_terms=self.wording.num_terms,
         )
 
@@ -298,7 +300,7 @@ class Translator(Predictor):
         return cast(Tokenizer, self.source).encode(pair.source), self.target.encode(pair.target)
 
     def num_pieces(self, text: str) -> int:
-        return len(self.source.encode(clean(text)))
+        return len(self.source.encode(clean(text) if isinstance(text, str) else text))
 
     def num_steps(self, text: str, /, **decoding: Any) -> int:
         return count_steps(choose_options(self.options, decoding), self.num_pieces(text) + 1)
@@ -423,12 +425,15 @@ class Translator(Predictor):
         """Read texts with what their outputs begin with; `first` is the number of the first one."""
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
-            spelt, notes = wording.read(clean(text))
-            ids, prefix, target = self.source.encode(spelt), clean(prefix), self.output_tokenizer(spelt)
-            if self.copies:
-                ids = target.encode(spelt)
+            if isinstance(text, str):
+                spelt, notes = wording.read(clean(text))
+                target = self.output_tokenizer(spelt)
+                ids = target.encode(spelt) if self.copies else self.source.encode(spelt)
+            else:
+                text, spelt, notes, target, ids = "", "", (), self.target, self.source.encode(text)
             if len(ids) > limit:
                 long[number] = len(ids)
+            prefix = clean(prefix)
             start = target.encode(prefix)
             found.append(SourceText(text, ids[:limit], prefix, start, number - 1, spelt, notes, target))
         if long:
@@ -489,7 +494,7 @@ class Translator(Predictor):
         decoded = text.target.decode(found.ids)
         if text.prefix_ids and decoded.startswith(start := text.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
-        name = text.text if isinstance(self.source, Sounds) else None
+        name = (text.text or None) if isinstance(self.source, Sounds) else None
         pieces, steps = text.target.pieces(found.ids), found.log_probabilities
         return TranslationResult(decoded, found.score, pieces, steps, found.ended, name=name, cut_by=found.cut)
 

@@ -105,6 +105,9 @@ export function pictureInput({ onChange, onError }) {
 
   return {
     element,
+    title: "Picture",
+    field: "image",
+    isEmpty: false,
     canvas: picture,
     /** Set the size and channels that a model reads, and whether one may draw. Return whether nothing changes. */
     fit: (wanted, mayDraw) => {
@@ -156,7 +159,8 @@ export function spotlight(canvas, weights, [rows, columns]) {
     pixels.data.set(colour, 4 * at);
   });
   context.putImageData(pixels, 0, 0);
-  Object.assign(canvas, { width: 256, height: Math.round((256 * rows) / columns) });
+  const width = Math.max(256, Math.min(columns, 2048)); // a sound is one long row
+  Object.assign(canvas, { width, height: Math.max(1, Math.round((width * rows) / columns)) });
   const large = canvas.getContext("2d");
   large.imageSmoothingEnabled = true;
   large.imageSmoothingQuality = "high";
