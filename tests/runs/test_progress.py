@@ -53,6 +53,10 @@ def test_a_score_that_does_not_move_is_said_once(scores: list[float], count: int
 
 def test_how_it_is_said_and_that_perfect_scores_may_stay(tmp_path: Path) -> None:
     assert said(tmp_path, [0.0] * 4) == [f"{STILL}the loss decides which is best."]
+    first = [{"valid_loss": 0.7, "score": 0.0, "valid_bleu": 0.0}] * 4  # the loss goes before in some tasks
+    assert [line for line in reported(tmp_path, first) if "validations" in line] == [
+        f"{STILL}the loss decides which is best."
+    ]
     assert said(tmp_path, [100.0] * 4) == []
     assert said(tmp_path, [-0.0] * 4, "wer") == []
 

@@ -96,7 +96,8 @@ class TrainingBar:
         self.num_alike = self.num_alike + 1 if score == self.last_score else 1
         self.last_score = score
         if self.num_alike == MANY_ALIKE and not _is_perfect(score):
-            figure = next(_format_figures(measured), f"score {score:.2f}")
+            same = {name: value for name, value in measured.items() if value in (score, -score)}  # not another figure
+            figure = next(_format_figures(same), f"score {score:.2f}")
             said = f"{figure} at each of the last {MANY_ALIKE} validations: it can't tell them apart (training.metric)"
             self.bar.console.print(f"{said}; the loss decides which is best.", style="yellow", highlight=False)
 
