@@ -48,11 +48,7 @@ class ServedRun(NamedTuple):
     predictor: Predictor
     pair: LanguagePair | None
     examples: tuple[str, ...] = ()  # to try on the page
-
-    @property
-    def hears(self) -> bool:
-        """Whether it reads sounds, which no route of texts takes."""
-        return self.predictor.traits.reads == "sound"
+    hears: bool = False  # it reads sounds, which no route of texts takes
 
     @property
     def texts(self) -> str | None:
@@ -186,13 +182,12 @@ def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice,
     pair = given.get(str(folder))
     if find_languages is None and pair is not None:
         raise UserError(f"--languages: {folder} is a run of the task {config.task}, which does not translate")
-    if predictor.traits.reads == "sound" and pair is not None:
+    hears = predictor.traits.reads == "sound"
+    if hears and pair is not None:
         raise UserError(f"--languages: {folder} reads sounds, which are not translated")
-    if predictor.traits.reads == "sound":
-        find_languages = None
-    if find_languages is not None and pair is None and (codes := find_languages(config)) is not None:
+    if find_languages is not None and pair is None and not hears and (codes := find_languages(config)) is not None:
         pair = LanguagePair(*codes)
-    return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
+    return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder), hears)
 
 
 def _check_input(folder: Path, traits: Traits, route: Route) -> None:
