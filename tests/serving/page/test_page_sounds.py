@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -53,7 +53,8 @@ def test_a_sound_is_drawn_and_heard_and_its_words_show_when(site: Site, browser:
         with page.expect_response("**/v1/look") as answer:
             page.get_by_label("Choose a sound").set_input_files(site.sound)
         ready(page)
-        assert base64.b64decode(answer.value.request.post_data_json["sound"]) == site.sound.read_bytes()
+        sent: Any = answer.value.request.post_data_json
+        assert base64.b64decode(sent["sound"]) == site.sound.read_bytes()
         insight = answer.value.json()
         expect(page.locator(".output")).to_have_text(insight["answer"]["text"])
         expect(page.locator("#sound-input .hint")).to_contain_text(site.sound.name)
