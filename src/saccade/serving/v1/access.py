@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from saccade.data.pictures.clips import ClipSize
 from saccade.data.pictures.images import Pixels
-from saccade.serving.http import pictures, sounds
+from saccade.serving.files import pictures, sounds
 from saccade.serving.http.responses import refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.v1.schemas import Decoding

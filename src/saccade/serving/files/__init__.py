@@ -1,0 +1,1 @@
+"""Files in requests, decoded in memory: pictures, clips and sounds."""
