@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from runs import make_run
 from saccade.bench.serving.http_client import RunningServer, start_server
 from saccade.serving.http.metrics import Metrics
-from saccade.serving.http.shared_metrics import SharedMetrics, describe_processes
+from saccade.serving.processes.metrics import SharedMetrics, describe_processes
 
 PATIENCE = 60.0
 

@@ -80,11 +80,11 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1."""
     try:
-        from saccade.serving import processes as several
         from saccade.serving import server
         from saccade.serving.http.origins import read_names, read_origins
         from saccade.serving.http.security import read_keys
         from saccade.serving.models import load_runs
+        from saccade.serving.processes import team
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("serving", error, "serve")) from None
     settings = Settings(
@@ -112,7 +112,7 @@ def serve(
     if processes > 1:
         if rate:
             raise UserError(f"--rate: {rate} given with --processes {processes}, which do not count together")
-        several.run(partial(_load_with, settings.threads, load), settings, processes)
+        team.run(partial(_load_with, settings.threads, load), settings, processes)
         return
     set_threads(settings.threads)  # an engine chooses its threads when it is loaded
     server.run(load(), settings)

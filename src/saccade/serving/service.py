@@ -19,9 +19,9 @@ from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import Keys
-from saccade.serving.http.shared_metrics import SharedMetrics
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
+from saccade.serving.processes.metrics import SharedMetrics
 from saccade.serving.settings import Settings
 from saccade.serving.waiting import ModelCall
 

@@ -1,4 +1,4 @@
-"""Several processes that serve the same runs at one port: one that ends by itself is replaced."""
+"""Starts the processes that serve, passes signals on, and replaces one that ends by itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from typing import final
 from saccade.errors import UserError
 from saccade.serving import server
 from saccade.serving.http.logs import JsonHandler, log
-from saccade.serving.http.shared_metrics import SharedMetrics, describe_processes
 from saccade.serving.models import ServedRun
+from saccade.serving.processes.metrics import SharedMetrics, describe_processes
 from saccade.serving.settings import ProcessOfSeveral, Settings
 
 Load = Callable[[], list[ServedRun]]
