@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from saccade.bench.html.chance import TASK, ChanceTranslator
-from saccade.bench.html.chromium import Compare, chromium
+from saccade.bench.html.chromium import Compare, chromium, find_chromium
 from saccade.bench.html.fragments import fragments
 from saccade.bench.html.sanitizers import sanitizers
 from saccade.bench.html.structure import Unreadable, compare
@@ -37,11 +37,15 @@ class HtmlCase(NamedTuple):
 
 
 class HtmlReport(NamedTuple):
-    """How fragments came, where their tags are now, how many nobody would read, and those that are not the same."""
+    """How fragments came, where their tags are now, how many were not compared, and those that are not the same.
+
+    What html5lib cannot read, a Chromium compares (`browsed`); where there is none, nobody does (`unreadable`).
+    """
 
     ways: Counter[str]
     places: dict[str, int]
     refused: int
+    browsed: int
     unreadable: int
     bad: list[HtmlCase]
 
@@ -53,38 +57,41 @@ class HtmlReport(NamedTuple):
             ", ".join(f"{count:,} {name}" for name, count in one.items()) for one in (self.ways, self.places)
         )
         lines = [f"{self.ways.total():,} fragments ({ways}); tags {places}."]
-        lines += [f"{self.refused:,} were refused; html5lib could not read {self.unreadable:,}."]
+        browsed = f"{self.browsed:,} were compared in a Chromium"
+        lines += [f"{self.refused:,} were refused; {browsed}; {self.unreadable:,} could not be compared."]
         lines += [f"{len(self.bad):,} have other elements, attributes or comments after translation."]
         lines += [f"{one.way}: {one.source!r}\n  {one.output!r}\n  {one.problem}" for one in self.bad]
         return "\n".join(lines)
 
 
-def _counts(found: Mapping[str, int]) -> str:
-    return "; ".join(f"{count:,} {name}" for name, count in found.items())
-
-
 def check_html(
     count: int, *, seed: int = 1, in_browser: bool = False, say: Callable[[int], None] = lambda done: None
 ) -> HtmlReport:
-    """Translate `count` fragments, and compare them by html5lib or in a Chromium; the same seed gives the same ones."""
+    """Translate `count` fragments, and compare them; the same seed gives the same ones.
+
+    They are compared by html5lib, and what it can't read in a Chromium, if there is one; or all of them in that.
+    """
     if not find_spec("html5lib"):
         raise UserError("bench html needs html5lib: pip install 'saccade[dev]'")
-    with chromium() if in_browser else contextlib.nullcontext(_compare) as compare:
-        return _check(count, seed, compare, say)
+    with ExitStack() as stack:
+        has_browser = in_browser or find_chromium() is not None
+        browser = stack.enter_context(chromium()) if has_browser else None
+        judges = [judge for judge in (None if in_browser else _compare, browser) if judge is not None]
+        return _check(count, seed, judges, say)
 
 
-def _check(count: int, seed: int, compare: Compare, say: Callable[[int], None]) -> HtmlReport:
+def _check(count: int, seed: int, judges: Sequence[Compare], say: Callable[[int], None]) -> HtmlReport:
     run = ServedRun("chance", TASK, ChanceTranslator(), LanguagePair("en", "fr"))
     service = build([run], Settings(quiet=True, batch_wait=0)).service
     (model,) = service.models.models.values()
-    report = HtmlReport(Counter(), {}, 0, 0, [])
+    report = HtmlReport(Counter(), {}, 0, 0, 0, [])
     ways = itertools.cycle(sanitizers().items())
     sources = ((way, clean(html)) for html, (way, clean) in zip(fragments(count, seed), ways, strict=False))
     model.batcher.start()
     with ThreadPoolExecutor(1) as thread:  # Playwright has the event loop of this one
         while batch := list(itertools.islice(sources, TOGETHER)):
             work = _translate(service, model, [html for _, html in batch])
-            report = _add(report, batch, thread.submit(asyncio.run, work).result(), compare)
+            report = _add(report, batch, thread.submit(asyncio.run, work).result(), judges)
             say(report.ways.total())
     model.batcher.close()
     (family,) = service.metrics.html.collect()
@@ -103,14 +110,20 @@ async def _translate(service: Any, model: Any, sources: Sequence[str]) -> list[s
 
 
 def _add(
-    report: HtmlReport, batch: Sequence[tuple[str, str]], outputs: Sequence[str | None], compare: Compare
+    report: HtmlReport, batch: Sequence[tuple[str, str]], outputs: Sequence[str | None], judges: Sequence[Compare]
 ) -> HtmlReport:
     rows = [(way, source, output) for (way, source), output in zip(batch, outputs, strict=True) if output is not None]
-    problems = compare([(source, output) for _, source, output in rows])
+    first, *others = judges
+    problems = first([(source, output) for _, source, output in rows])
+    unread = [number for number, problem in enumerate(problems) if problem == UNREADABLE]
+    for judge in others if unread else ():
+        for number, problem in zip(unread, judge([rows[number][1:] for number in unread]), strict=True):
+            problems[number] = problem
     found = [HtmlCase(*row, problem) for row, problem in zip(rows, problems, strict=True) if problem]
     return report._replace(
         ways=report.ways + Counter(way for way, _ in batch),
         refused=report.refused + len(batch) - len(rows),
+        browsed=report.browsed + (len(unread) if others else 0),
         unreadable=report.unreadable + sum(one.problem == UNREADABLE for one in found),
         bad=[*report.bad, *(one for one in found if one.problem != UNREADABLE)],
     )

@@ -6,11 +6,14 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from saccade.bench.html.structure import MarkupCounts, compare_found
 from saccade.errors import UserError
 
+NOTHING_RUNS = "default-src 'none'"
+WAYS = ("a document", "a part of one", "a part of one, with scripts")
 Compare = Callable[[Sequence[tuple[str, str]]], list[str | None]]
 FIND = """
 texts => {
@@ -18,6 +21,7 @@ texts => {
   const ways = {
     document: (html) => new DOMParser().parseFromString(html, "text/html"),
     part: (html) => Object.assign(inert.createElement("div"), { innerHTML: html }),
+    scripted: (html) => Object.assign(document.createElement("div"), { innerHTML: html }),
   };
   const collect = (node, found) => {
     for (const child of node.childNodes) {
@@ -36,17 +40,22 @@ texts => {
 """
 
 
+def find_chromium() -> str | None:
+    """Return where a Chromium is that Playwright can start, or None."""
+    return (shutil.which("chromium") or shutil.which("google-chrome")) if find_spec("playwright") else None
+
+
 @contextmanager
 def chromium() -> Iterator[Compare]:
     """Start a browser that compares HTML before and after."""
+    if (path := find_chromium()) is None:
+        raise UserError("--browser: there is no Chromium here; apt-get install chromium, pip install 'saccade[dev]'")
     from playwright.sync_api import sync_playwright
 
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        raise UserError("--browser: there is no Chromium here; apt-get install chromium")
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_content(f'<meta http-equiv="Content-Security-Policy" content="{NOTHING_RUNS}">')
 
         def compare(pairs: Sequence[tuple[str, str]]) -> list[str | None]:
             found = iter(page.evaluate(FIND, [one for pair in pairs for one in pair]))
@@ -57,7 +66,7 @@ def chromium() -> Iterator[Compare]:
 
 
 def _compare(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> str | None:
-    rows = zip(("document", "part"), before, after, strict=True)
+    rows = zip(WAYS, before, after, strict=True)
     problems = (compare_found(_found(one), _found(other), f"Chromium, {way}") for way, one, other in rows)
     return next((problem for problem in problems if problem), None)
 
