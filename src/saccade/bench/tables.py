@@ -12,18 +12,7 @@ from saccade.bench.attention.goals import Goal
 from saccade.bench.serving import load, resistance
 from saccade.bench.training import accelerator, toolkits
 
-ATTACK = (
-    "quiet p50, ms",
-    "p99, ms",
-    "attacked p50, ms",
-    "p99, ms",
-    "times",
-    "answers",
-    "refused",
-    "errors",
-    "lost",
-    "wrong",
-)
+ATTACK = ("p50", "p99 ms", "attacked", "p99 ms", "times", "answers", "not right")
 ADDITIVE = (
     "shape",
     "pass",
@@ -211,12 +200,10 @@ def of_attacks(rows: Sequence[resistance.AttackRow]) -> Table:
     for heading in ATTACK:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        times = (
-            f"{1000 * one.percentile(share):,.0f} ms" for one in (row.quiet, row.attacked) for share in (0.5, 0.99)
-        )
+        times = (f"{1000 * one.percentile(share):,.0f}" for one in (row.quiet, row.attacked) for share in (0.5, 0.99))
         found = row.attacked.as_dict()
-        found["wrong"] += found["swapped"]
-        counts = (f"{found[key]:,}" for key in ("answers", "refused", "errors", "lost", "wrong"))
+        bad = sum(found[key] for key in ("refused", "errors", "lost", "wrong", "swapped"))
+        counts = (f"{found['answers']:,}", f"{bad:,}")
         table.add_row(row.name, *times, f"{row.times:.1f}", *counts, style="bold" if row.is_bad else "")
     return table
 

@@ -149,7 +149,12 @@ def merge_pieces(weight_TS: Tensor, queries: TextSide, keys: TextSide) -> Tensor
 
 def round_weights(weights: Tensor) -> Any:
     """Turn weights into nested lists of short numbers."""
-    return weights.detach().double().cpu().round(decimals=DECIMALS).tolist()
+    return _nest(weights.detach().double().cpu().round(decimals=DECIMALS))
+
+
+def _nest(numbers: Tensor) -> Any:
+    """Turn numbers into lists matrix by matrix: other threads of Python wait while one is turned."""
+    return [_nest(part) for part in numbers] if numbers.dim() > 2 else numbers.tolist()
 
 
 def add_end(pieces: Sequence[str], *, has_end: bool = True) -> list[str]:

@@ -81,28 +81,26 @@ def look(
 
 
 def _encode(content: Any) -> Iterator[bytes]:
-    """Encode JSON in parts, none larger than a matrix: a part holds Python's lock, and the event loop waits for it."""
+    """Encode JSON in parts, none larger than a row: a part holds Python's lock, and the event loop waits for it.
+
+    Lists of rows are emptied meanwhile, since freeing a million numbers at once holds the lock, too.
+    """
     if isinstance(content, dict) and content:
         for number, (name, value) in enumerate(content.items()):
             yield b"%b%b:" % (b"," if number else b"{", encode_json(name))
             yield from _encode(value)
         yield b"}"
-    elif _is_stack(content):
-        for number, part in enumerate(content):
-            yield b"," if number else b"["
-            yield from _encode(part)
+    elif isinstance(content, list) and content and isinstance(content[0], list):
+        pause()
+        content.reverse()
+        opening = b"["
+        while content:
+            yield opening
+            yield from _encode(content.pop())
+            opening = b","
         yield b"]"
     else:
-        pause()
         yield encode_json(content)
-
-
-def _is_stack(content: Any) -> bool:
-    """Tell whether it is a list of matrices, or of lists of them."""
-    depth = 0
-    while isinstance(content, list) and content:
-        content, depth = content[0], depth + 1
-    return depth > 2
 
 
 def _look(predictor: Predictor, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:

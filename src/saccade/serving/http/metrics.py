@@ -30,6 +30,8 @@ class Metrics:
         self.in_flight = Gauge("saccade_requests_in_flight", "Requests that are read or answered.",
                                registry=self.registry)  # fmt: skip
         self.connections = Gauge("saccade_connections", "Open connections.", registry=self.registry)
+        self.in_line = Gauge("saccade_requests_in_line", "Requests that have not begun: their address sent many.",
+                             registry=self.registry)  # fmt: skip
         self.queue = Gauge("saccade_queue_length", "Items that wait.", ["model"], registry=self.registry)
         self.queue_seconds = Histogram(
             "saccade_queue_seconds", "Time until a request begins.", ["model"], buckets=SECONDS, registry=self.registry
