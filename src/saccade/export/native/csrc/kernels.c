@@ -15,6 +15,7 @@
 typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int8_t bytes __attribute__((vector_size(16), aligned(1), may_alias));
+#define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE floats all(float x) { return x - (floats){}; }
@@ -23,9 +24,55 @@ INLINE void store(float *x, floats y) { *(floats *)x = y; }
 INLINE floats choose(ints where, floats yes, floats no) {
   return (floats)((where & (ints)yes) | (~where & (ints)no));
 }
-INLINE floats larger(floats x, floats y) { return choose(x > y, x, y); }
 INLINE floats magnitude(floats x) { return (floats)((ints)x & 0x7fffffff); }
 
+// The order of a sum is the same for all instruction sets: halves are added to each other.
+#if defined(__AVX512F__)
+INLINE floats larger(floats x, floats y) { return (floats)_mm512_max_ps((__m512)x, (__m512)y); }
+INLINE __m128 fold(floats y, bool is_sum) {
+  __m512 x = (__m512)y;
+  __m256 low = _mm512_castps512_ps256(x), high = _mm512_extractf32x8_ps(x, 1);
+  low = is_sum ? _mm256_add_ps(low, high) : _mm256_max_ps(low, high);
+  __m128 left = _mm256_castps256_ps128(low), right = _mm256_extractf128_ps(low, 1);
+  return is_sum ? _mm_add_ps(left, right) : _mm_max_ps(left, right);
+}
+#elif defined(__AVX2__)
+struct pair {
+  __m256 low, high;
+};
+INLINE struct pair split(floats x) {
+  struct pair pair;
+  memcpy(&pair, &x, sizeof pair);
+  return pair;
+}
+INLINE floats larger(floats x, floats y) {
+  struct pair a = split(x), b = split(y), most = {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+  floats found;
+  memcpy(&found, &most, sizeof found);
+  return found;
+}
+INLINE __m128 fold(floats x, bool is_sum) {
+  struct pair pair = split(x);
+  __m256 low = is_sum ? _mm256_add_ps(pair.low, pair.high) : _mm256_max_ps(pair.low, pair.high);
+  __m128 left = _mm256_castps256_ps128(low), right = _mm256_extractf128_ps(low, 1);
+  return is_sum ? _mm_add_ps(left, right) : _mm_max_ps(left, right);
+}
+#else
+INLINE floats larger(floats x, floats y) { return choose(x > y, x, y); }
+#endif
+
+#if defined(__AVX2__)
+INLINE float sum_of(floats x) {
+  __m128 four = fold(x, true);
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+INLINE float max_of(floats x) {
+  __m128 four = fold(x, false);
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+#else
 INLINE float sum_of(floats x) {
   float part[LANES];
   store(part, x);
@@ -33,7 +80,6 @@ INLINE float sum_of(floats x) {
     for (int i = 0; i < half; i++) part[i] += part[i + half];
   return part[0];
 }
-
 INLINE float max_of(floats x) {
   float part[LANES];
   store(part, x);
@@ -41,11 +87,12 @@ INLINE float max_of(floats x) {
     for (int i = 0; i < half; i++) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
   return part[0];
 }
+#endif
 
 // e^x to 2 ulp; below -87 the smallest normal number.
 INLINE floats exponential(floats x) {
   x = larger(x, all(-87.0f));
-  x = choose(x > 88.0f, all(88.0f), x);
+  x = -larger(-x, all(-88.0f));
   floats magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
   floats n = (x * 1.44269504088896341f + magic) - magic;
   floats r = x - n * 0.693359375f - n * -2.12194440e-4f;
@@ -70,9 +117,10 @@ INLINE floats gelu(floats x) {
 }
 
 static void quantize(const float *x, long n, int8_t *q, float *scale, int32_t *sum) {
-  floats most = all(0);
-  for (long i = 0; i < n; i += LANES) most = larger(most, magnitude(load(x + i)));
-  float max = max_of(most), inverse = max > 0 ? 127.0f / max : 0.0f;
+  floats part[4] = {all(0), all(0), all(0), all(0)};  // n is a multiple of 64
+  for (long i = 0; i < n; i += 4 * LANES)
+    UNROLL for (int c = 0; c < 4; c++) part[c] = larger(part[c], magnitude(load(x + i + c * LANES)));
+  float max = max_of(larger(larger(part[0], part[1]), larger(part[2], part[3]))), inverse = max > 0 ? 127.0f / max : 0.0f;
   ints total = {};
   for (long i = 0; i < n; i += LANES) {
     floats y = load(x + i) * inverse + 12582912.0f;  // rounds to the nearest, ties to even
@@ -80,27 +128,31 @@ static void quantize(const float *x, long n, int8_t *q, float *scale, int32_t *s
     total += number;
     *(bytes *)(q + i) = __builtin_convertvector(number, bytes);
   }
-  int32_t part = 0;
-  for (int i = 0; i < LANES; i++) part += total[i];
-  *scale = max / 127.0f, *sum = part;
+  int32_t whole = 0;
+  for (int i = 0; i < LANES; i++) whole += total[i];
+  *scale = max / 127.0f, *sum = whole;
 }
 
 static void normalize(const float *x, long n, const float *weight, const float *bias, float epsilon, float *y) {
-  long whole = n / LANES * LANES;
-  ints lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, rest = lane < (int32_t)(n - whole);
-  floats total = all(0), square = all(0);
-  for (long i = 0; i < whole; i += LANES) total += load(x + i);
-  if (whole < n) total += choose(rest, load(x + whole), all(0));
-  float mean = sum_of(total) / (float)n;
-  for (long i = 0; i < whole; i += LANES) {
-    floats d = load(x + i) - mean;
-    square += d * d;
+  long blocks = n / (4 * LANES) * 4 * LANES;
+  ints lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  floats part[4] = {all(0), all(0), all(0), all(0)};
+  for (long i = 0; i < blocks; i += 4 * LANES)
+    UNROLL for (int c = 0; c < 4; c++) part[c] += load(x + i + c * LANES);
+  for (long i = blocks; i < n; i += LANES) part[0] += choose(lane < (int32_t)(n - i), load(x + i), all(0));
+  float mean = sum_of((part[0] + part[1]) + (part[2] + part[3])) / (float)n;
+  UNROLL for (int c = 0; c < 4; c++) part[c] = all(0);
+  for (long i = 0; i < blocks; i += 4 * LANES)
+    UNROLL for (int c = 0; c < 4; c++) {
+      floats d = load(x + i + c * LANES) - mean;
+      part[c] += d * d;
+    }
+  for (long i = blocks; i < n; i += LANES) {
+    floats d = choose(lane < (int32_t)(n - i), load(x + i) - mean, all(0));
+    part[0] += d * d;
   }
-  if (whole < n) {
-    floats d = choose(rest, load(x + whole) - mean, all(0));
-    square += d * d;
-  }
-  float inverse = 1.0f / sqrtf(sum_of(square) / (float)n + epsilon);
+  float square = sum_of((part[0] + part[1]) + (part[2] + part[3]));
+  float inverse = 1.0f / sqrtf(square / (float)n + epsilon);
   for (long i = 0; i < n; i += LANES)  // the weights behind the last are 0
     store(y + i, (load(x + i) - mean) * inverse * load(weight + i) + load(bias + i));
 }
@@ -108,23 +160,23 @@ static void normalize(const float *x, long n, const float *weight, const float *
 // ---- products of bytes: [ROWS][64] sums of x (w + 128)
 
 #if defined(__AVX512VNNI__)
-enum { BYTE_ROWS = 6 };
+enum { BYTE_ROWS = 4 };
 INLINE void byte_tile(const int rows, const int8_t *x, long stride, const uint8_t *w, long groups, int32_t *out) {
   __m512i sum[BYTE_ROWS][4];
-  for (int r = 0; r < rows; r++)
-    for (int c = 0; c < 4; c++) sum[r][c] = _mm512_setzero_si512();
+  UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int c = 0; c < 4; c++) sum[r][c] = _mm512_setzero_si512();
   for (long k = 0; k < groups; k++, w += 4 * PANEL) {
     __m512i part[4];
-    for (int c = 0; c < 4; c++) part[c] = _mm512_loadu_si512(w + 64 * c);
-    for (int r = 0; r < rows; r++) {
+    UNROLL for (int c = 0; c < 4; c++) part[c] = _mm512_loadu_si512(w + 64 * c);
+    UNROLL for (int r = 0; r < rows; r++) {
       int32_t four;
       memcpy(&four, x + r * stride + 4 * k, 4);
       __m512i y = _mm512_set1_epi32(four);
-      for (int c = 0; c < 4; c++) sum[r][c] = _mm512_dpbusd_epi32(sum[r][c], part[c], y);
+      UNROLL for (int c = 0; c < 4; c++) sum[r][c] = _mm512_dpbusd_epi32(sum[r][c], part[c], y);
     }
   }
-  for (int r = 0; r < rows; r++)
-    for (int c = 0; c < 4; c++) _mm512_storeu_si512(out + r * PANEL + 16 * c, sum[r][c]);
+  UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int c = 0; c < 4; c++) _mm512_storeu_si512(out + r * PANEL + 16 * c, sum[r][c]);
 }
 #elif defined(__AVX512BW__)
 enum { BYTE_ROWS = 4 };
@@ -306,6 +358,15 @@ INLINE long rows_at_once(const struct matrix *w, long left) {
   return left < most ? left : most;
 }
 
+// Asks for a part of the next panel, while this one is multiplied with some rows.
+INLINE void fetch_next(const struct rows *in, long row, long count, const struct matrix *w, long panel, long last) {
+  if (panel + 1 == last || in->count < 2 * count) return;
+  long size = PANEL * (w->scale ? (w->num_in + 3) / 4 * 4 : 4 * w->num_in);
+  const char *next = (const char *)w->weight + (panel + 1) * size;
+  for (long i = size * row / in->count & -64L; i < size * (row + count) / in->count; i += 64)
+    __builtin_prefetch(next + i, 0, 2);
+}
+
 INLINE void finish(enum mode mode, const float *y, float *out) {
   for (int c = 0; c < PANEL; c += LANES) {
     floats x = load(y + c);
@@ -327,6 +388,7 @@ static void product(const struct rows *in, const struct matrix *w, long first, l
   for (long panel = first; panel < last; panel++)
     for (long row = 0; row < in->count;) {
       long count = rows_at_once(w, in->count - row);
+      fetch_next(in, row, count, w, panel, last);
       TILES[count](in, row, w, panel, y);
       for (long r = 0; r < count; r++) finish(mode, y + r * PANEL, out + (row + r) * stride + panel * PANEL);
       row += count;
@@ -373,28 +435,15 @@ static void scan(const struct rows *in, const struct matrix *w, long first, long
   for (long panel = first; panel < last; panel++)
     for (long row = 0; row < in->count;) {
       long count = rows_at_once(w, in->count - row);
+      fetch_next(in, row, count, w, panel, last);
       TILES[count](in, row, w, panel, y);
       for (long r = 0; r < count; r++) scan_panel(y + r * PANEL, panel, found + (row + r) * stride);
       row += count;
     }
 }
 
-static void attend(const float *q, long width, float scale, const float *bias, long count, const float *const *at,
-                   long key, long value, float *score, float *out) {
-  float most = -INFINITY;
-  for (long s = 0; s < count; s++) {
-    const float *k = at[s] + key;
-    float dot = 0;
-    if (width % LANES == 0) {
-      floats sum = all(0);
-      for (long i = 0; i < width; i += LANES) sum += load(q + i) * load(k + i);
-      dot = sum_of(sum);
-    } else {
-      for (long i = 0; i < width; i++) dot += q[i] * k[i];
-    }
-    score[s] = dot * scale + (bias ? bias[s] : 0.0f);
-    most = score[s] > most ? score[s] : most;
-  }
+// Scores become the weights, but for a common factor that is returned.
+INLINE float exponentiate(float *score, long count, float most) {
   for (long s = count; s < (count + LANES - 1) / LANES * LANES; s++) score[s] = -INFINITY;
   floats total = all(0);
   for (long s = 0; s < count; s += LANES) {
@@ -404,31 +453,106 @@ static void attend(const float *q, long width, float scale, const float *bias, l
   }
   float sum = sum_of(total);
   for (long s = count / LANES * LANES; s < count; s++) sum += score[s];
-  float inverse = 1.0f / sum;
+  return 1.0f / sum;
+}
+
+INLINE floats widen(const int8_t *q) {  // what gcc 12 makes of __builtin_convertvector goes byte by byte
+#if defined(__AVX512F__)
+  return (floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)q)));
+#elif defined(__AVX2__)
+  struct pair pair = {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)q))),
+                      _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(q + 8))))};
+  floats found;
+  memcpy(&found, &pair, sizeof found);
+  return found;
+#else
+  return __builtin_convertvector(__builtin_convertvector(*(const bytes *)q, ints), floats);
+#endif
+}
+
+INLINE floats read_part(const char *at, long i, bool is_bytes) {
+  return is_bytes ? widen((const int8_t *)at + i) : load((const float *)(const void *)at + i);
+}
+
+INLINE float read_one(const char *at, long i, bool is_bytes) {
+  return is_bytes ? (float)((const int8_t *)at)[i] : ((const float *)(const void *)at)[i];
+}
+
+INLINE float scale_of(const char *at, long scale, int which, bool is_bytes) {
+  float found = 1.0f;
+  if (is_bytes) memcpy(&found, at + scale + which * (long)sizeof found, sizeof found);
+  return found;
+}
+
+INLINE void attend_to(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
+                      struct place place, float *score, float *out, bool is_bytes) {
+  float most = -INFINITY;
+  for (long s = 0; s < count; s++) {
+    const char *k = at[s] + place.key;
+    float dot = 0;
+    if (width % LANES == 0) {
+      floats sum = all(0);
+      for (long i = 0; i < width; i += LANES) sum += load(q + i) * read_part(k, i, is_bytes);
+      dot = sum_of(sum);
+    } else {
+      for (long i = 0; i < width; i++) dot += q[i] * read_one(k, i, is_bytes);
+    }
+    score[s] = dot * (scale * scale_of(at[s], place.scale, 0, is_bytes)) + (bias ? bias[s] : 0.0f);
+    most = score[s] > most ? score[s] : most;
+  }
+  float inverse = exponentiate(score, count, most);
+  for (long s = 0; is_bytes && s < count; s++) score[s] *= scale_of(at[s], place.scale, 1, is_bytes);
   if (width % LANES == 0) {
     for (long i = 0; i < width; i += 4 * LANES) {
       floats x[4] = {all(0), all(0), all(0), all(0)};
       long parts = (width - i) / LANES < 4 ? (width - i) / LANES : 4;
       if (parts == 4)
         for (long s = 0; s < count; s++)
-          for (int c = 0; c < 4; c++) x[c] += load(at[s] + value + i + c * LANES) * score[s];
+          UNROLL for (long c = 0; c < 4; c++)
+            x[c] += read_part(at[s] + place.value, i + c * LANES, is_bytes) * score[s];
       else
         for (long s = 0; s < count; s++)
-          for (long c = 0; c < parts; c++) x[c] += load(at[s] + value + i + c * LANES) * score[s];
+          for (long c = 0; c < parts; c++) x[c] += read_part(at[s] + place.value, i + c * LANES, is_bytes) * score[s];
       for (long c = 0; c < parts; c++) store(out + i + c * LANES, x[c] * inverse);
     }
     return;
   }
   for (long i = 0; i < width; i++) {
     float x = 0;
-    for (long s = 0; s < count; s++) x += at[s][value + i] * score[s];
+    for (long s = 0; s < count; s++) x += read_one(at[s] + place.value, i, is_bytes) * score[s];
     out[i] = x * inverse;
   }
+}
+
+static void attend(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
+                   struct place place, float *score, float *out) {
+  if (width == 64) attend_to(q, 64, scale, bias, count, at, place, score, out, false);
+  else attend_to(q, width, scale, bias, count, at, place, score, out, false);
+}
+
+static void attend_bytes(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
+                         struct place place, float *score, float *out) {
+  if (width == 64) attend_to(q, 64, scale, bias, count, at, place, score, out, true);
+  else attend_to(q, width, scale, bias, count, at, place, score, out, true);
+}
+
+static void keep_bytes(const float *x, long width, char *at, float *scale) {
+  int8_t *q = (int8_t *)at;
+  long whole = width / LANES * LANES;
+  floats most = all(0);
+  for (long i = 0; i < whole; i += LANES) most = larger(most, magnitude(load(x + i)));
+  float max = max_of(most);
+  for (long i = whole; i < width; i++) max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+  float inverse = max > 0 ? 127.0f / max : 0.0f;
+  for (long i = 0; i < whole; i += LANES)
+    *(bytes *)(q + i) = __builtin_convertvector((ints)(load(x + i) * inverse + 12582912.0f) - 0x4b400000, bytes);
+  for (long i = whole; i < width; i++) q[i] = (int8_t)lrintf(x[i] * inverse);
+  *scale = max / 127.0f;
 }
 
 #define TEXT(x) TEXT_OF(x)
 #define TEXT_OF(x) #x
 #define JOIN(x, y) JOIN_OF(x, y)
 #define JOIN_OF(x, y) x##y
-static const struct kernels TABLE = {TEXT(KERNELS), quantize, normalize, product, scan, attend};
+static const struct kernels TABLE = {TEXT(KERNELS), quantize, normalize, product, scan, attend, attend_bytes, keep_bytes};
 const struct kernels *JOIN(kernels_, KERNELS)(void) { return &TABLE; }

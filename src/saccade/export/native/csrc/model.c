@@ -253,9 +253,14 @@ static int try_kernels(const struct kernels *k) {
   }
   (void)large, (void)floats;
   k->normalize(x, N, x, x, 1e-5f, y);
-  const float *at[1] = {x};
-  k->attend(x, 64, 1, 0, 1, at, 0, 64, score, y);
-  return y[3] != x[67];
+  char kept[256];
+  const char *at[2] = {(const char *)x, kept};
+  k->attend(x, 64, 1, 0, 1, at, (struct place){0, 256, 0}, score, y);
+  if (y[3] != x[67]) return 1;
+  k->keep_bytes(x, 64, kept, (float *)(void *)(kept + 128));
+  k->keep_bytes(x + 64, 64, kept + 64, (float *)(void *)(kept + 132));
+  k->attend_bytes(x, 64, 1, 0, 1, at + 1, (struct place){0, 64, 128}, score, y);
+  return fabsf(y[3] - x[67]) > 0.5f;
 }
 
 // Tries kernels in a child process, which may die of an instruction that the system does not let run: 1 if they work.

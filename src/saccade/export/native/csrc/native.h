@@ -37,6 +37,11 @@ struct scan {
   int32_t id[MOST_BEST];
 };
 
+// Where the key and value of a head are; of bytes also their scales, two floats.
+struct place {
+  long key, value, scale;
+};
+
 struct kernels {
   const char *name;
   void (*quantize)(const float *x, long n, int8_t *q, float *scale, int32_t *sum);
@@ -45,9 +50,12 @@ struct kernels {
                   long stride);
   // like product, without keeping the logits; scan[row * stride] is that of a row
   void (*scan)(const struct rows *in, const struct matrix *w, long first, long last, struct scan *scan, long stride);
-  // one head: sum_s softmax_s(q k_s * scale + bias_s) v_s; key s is at at[s] + key
-  void (*attend)(const float *q, long width, float scale, const float *bias, long count, const float *const *at,
-                 long key, long value, float *score, float *out);
+  // one head: sum_s softmax_s(q k_s * scale + bias_s) v_s; places in at[s], in bytes
+  void (*attend)(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
+                 struct place place, float *score, float *out);
+  void (*attend_bytes)(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
+                       struct place place, float *score, float *out);
+  void (*keep_bytes)(const float *x, long width, char *at, float *scale);
 };
 
 const struct kernels *kernels_plain(void), *kernels_avx2(void), *kernels_avxvnni(void), *kernels_avx512(void),
@@ -101,23 +109,25 @@ int pool_size(const struct pool *pool);
 void pool_run(struct pool *pool, void (*run)(void *with, int rank), void *with);
 void crew_wait(struct crew *crew);
 
-// The encoded source of a sentence: for each decoder layer [step][key, value].
+// The encoded source of a sentence: for each decoder layer [step][pair].
 struct memory {
   long count;
-  float *pairs;
+  char *pairs;
 };
 
 // A row of a decoder's step: a hypothesis that reads an id. `past` points to the keys and values of the steps so far.
 struct row {
   const struct memory *memory;
-  const float **past;
-  float *entry;  // of this step, also the last of `past`
+  const char **past;
+  char *entry;  // of this step, also the last of `past`
   long step;
   int32_t id;
 };
 
 struct crew_buffers *buffers_new(int size);
 void buffers_free(struct crew_buffers *buffers);
+// In bytes: of the key and value of all heads of a layer, of those of all layers, of an encoded source.
+long pair_size(const struct model *model);
 long entry_size(const struct model *model);
 long memory_size(const struct model *model, long count);
 void encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,

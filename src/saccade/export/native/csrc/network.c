@@ -12,7 +12,7 @@ struct crew_buffers {
     int8_t *q;
     float *scale, *normal, *score, *bias;
     int32_t *sum;
-    const float **at;
+    const char **at;
     long room, steps;
   } *own;
   int size;
@@ -68,7 +68,7 @@ static void reserve(const struct model *model, struct crew *crew, int rank, long
     own->steps = (steps + 63) / 64 * 64;
     own->score = renew(own->score, (size_t)own->steps * sizeof(float));
     own->bias = renew(own->bias, (size_t)own->steps * sizeof(float));
-    own->at = renew(own->at, (size_t)own->steps * sizeof(float *));
+    own->at = renew(own->at, (size_t)own->steps * sizeof(char *));
   }
   if (rank == 0 && b->room < rows) {
     b->room = rows;
@@ -176,11 +176,41 @@ static void rotate(const struct model *model, long place, float *x) {
   }
 }
 
-long memory_size(const struct model *model, long count) {
-  return model->sizes.num_decoder * count * panels(2 * model->sizes.width);
+long pair_size(const struct model *model) {
+  long scales = 2 * model->sizes.num_heads * (long)sizeof(float);
+  return model->sizes.is_int8 ? panels(2 * model->stride + scales) : 2 * model->stride * (long)sizeof(float);
 }
 
-long entry_size(const struct model *model) { return model->sizes.num_decoder * 2 * model->stride; }
+long memory_size(const struct model *model, long count) { return model->sizes.num_decoder * count * pair_size(model); }
+
+long entry_size(const struct model *model) { return model->sizes.num_decoder * pair_size(model); }
+
+// Where a head is in a pair that is kept.
+static struct place find_place(const struct model *model, long h) {
+  long head = model->head_width, size = (long)sizeof(float);
+  if (model->sizes.is_int8) return (struct place){h * head, model->stride + h * head, 2 * model->stride + 2 * h * size};
+  return (struct place){h * head * size, (model->stride + h * head) * size, 0};
+}
+
+static void keep(const struct model *model, long h, const float *key, const float *value, char *pair) {
+  struct place place = find_place(model, h);
+  long head = model->head_width;
+  if (model->sizes.is_int8) {
+    float *scale = (float *)(void *)(pair + place.scale);
+    model->kernels->keep_bytes(key, head, pair + place.key, scale);
+    model->kernels->keep_bytes(value, head, pair + place.value, scale + 1);
+  } else {
+    memcpy(pair + place.key, key, (size_t)head * sizeof(float));
+    memcpy(pair + place.value, value, (size_t)head * sizeof(float));
+  }
+}
+
+static void attend_kept(const struct model *model, struct own *own, long h, const float *q, const float *bias, long count,
+                        const char *const *at, float *out) {
+  long head = model->head_width;
+  (model->sizes.is_int8 ? model->kernels->attend_bytes : model->kernels->attend)(
+      q, head, 1.0f / sqrtf((float)head), bias, count, at, find_place(model, h), own->score, out);
+}
 
 static long clamp(long x, long least, long most) { return x < least ? least : x > most ? most : x; }
 
@@ -188,6 +218,7 @@ void encode(const struct model *model, struct crew *crew, int rank, long count, 
             struct memory *const *memories) {
   const struct sizes *sizes = &model->sizes;
   long total = 0, longest = 0, width = sizes->width, head = model->head_width, wide = panels(3 * width);
+  const long size = (long)sizeof(float);
   for (long n = 0; n < count; n++) {
     total += memories[n]->count;
     longest = memories[n]->count > longest ? memories[n]->count : longest;
@@ -216,18 +247,19 @@ void encode(const struct model *model, struct crew *crew, int rank, long count, 
     for (long n = 0, first = 0; n < count; first += memories[n++]->count) {
       long steps = memories[n]->count;
       if (first >= range.last || first + steps <= range.first) continue;
-      for (long s = 0; s < steps; s++) own->at[s] = b->qkv + (first + s) * wide;
+      for (long s = 0; s < steps; s++) own->at[s] = (const char *)(b->qkv + (first + s) * wide);
       for (long h = 0; h < sizes->num_heads; h++)
         for (long t = 0; t < steps; t++) {
           long row = first + t, low = 0, high = steps;
           if (row < range.first || row >= range.last) continue;
           if (sizes->window >= 0) low = clamp(t - sizes->window, 0, steps), high = clamp(t + sizes->window + 1, 0, steps);
-          const float *table = model->encoder_bias + h * (2 * sizes->distance + 1) + sizes->distance;
           for (long s = low; model->encoder_bias && s < high; s++)
-            own->bias[s] = table[clamp(s - t, -sizes->distance, sizes->distance)];
+            own->bias[s] = model->encoder_bias[h * (2 * sizes->distance + 1) + sizes->distance +
+                                               clamp(s - t, -sizes->distance, sizes->distance)];
           model->kernels->attend(b->qkv + row * wide + h * head, head, 1.0f / sqrtf((float)head),
-                                 model->encoder_bias ? own->bias + low : 0, high - low, own->at + low, width + h * head,
-                                 2 * width + h * head, own->score, b->read + row * model->stride + h * head);
+                                 model->encoder_bias ? own->bias + low : 0, high - low, own->at + low,
+                                 (struct place){(width + h * head) * size, (2 * width + h * head) * size, 0}, own->score,
+                                 b->read + row * model->stride + h * head);
         }
     }
     crew_wait(crew);
@@ -237,36 +269,54 @@ void encode(const struct model *model, struct crew *crew, int rank, long count, 
   }
   struct rows rows = sizes->is_pre ? prepare_norm(model, own, &model->encoder_norm, b->x, total)
                                    : prepare(model, own, b->x, total, model->stride);
-  for (long l = 0; l < sizes->num_decoder; l++)
-    for (long n = 0, first = 0; n < count; first += memories[n++]->count) {
-      struct rows part = {memories[n]->count, rows.stride, rows.x + first * rows.stride, 0, 0, 0};
-      if (rows.q) part.q = rows.q + first * rows.stride, part.scale = rows.scale + first, part.sum = rows.sum + first;
-      multiply(model, crew, rank, &part, &model->decoder[l].cross_memory, SET,
-               memories[n]->pairs + l * part.count * panels(2 * width), panels(2 * width));
-    }
-  crew_wait(crew);
+  for (long l = 0; l < sizes->num_decoder; l++) {
+    multiply(model, crew, rank, &rows, &model->decoder[l].cross_memory, SET, b->qkv, wide);
+    crew_wait(crew);
+    for (long n = 0, row = 0; n < count; n++)
+      for (long s = 0; s < memories[n]->count; s++, row++)
+        for (long h = 0; row >= range.first && row < range.last && h < sizes->num_heads; h++)
+          keep(model, h, b->qkv + row * wide + h * head, b->qkv + row * wide + width + h * head,
+               memories[n]->pairs + (l * memories[n]->count + s) * pair_size(model));
+    crew_wait(crew);
+  }
+}
+
+// Asks for a row's keys and values of a layer, while those of the row before it are read.
+static void fetch(const char *const *at, long count, long first, long size) {
+  for (long s = 0; s < count; s++)
+    for (long i = 0; i < size; i += 64) __builtin_prefetch(at[s] + first + i, 0, 2);
+}
+
+static void fetch_past(const struct model *model, const struct row *row, long layer) {
+  long low = model->sizes.window < 0 ? 0 : clamp(row->step - model->sizes.window, 0, row->step);
+  fetch((const char *const *)row->past + low, row->step - low, layer * pair_size(model), pair_size(model));
+}
+
+static void fetch_memory(const struct model *model, const struct memory *memory, long layer) {
+  const char *at = memory->pairs + layer * memory->count * pair_size(model);
+  fetch(&at, 1, 0, memory->count * pair_size(model));
 }
 
 // The self-attention of one head of a row, which also keeps its key and value.
 static void attend_past(const struct model *model, struct own *own, const struct row *row, long layer, long h, float *qkv,
                         float *read) {
   const struct sizes *sizes = &model->sizes;
-  long head = model->head_width, width = sizes->width, stride = model->stride, key = layer * 2 * stride + h * head;
+  long head = model->head_width, width = sizes->width, first = layer * pair_size(model);
   float *q = qkv + h * head;
   if (sizes->positions == ROTARY) rotate(model, row->step, q), rotate(model, row->step, q + width);
-  memcpy(row->entry + key, q + width, (size_t)head * sizeof(float));
-  memcpy(row->entry + key + stride, q + 2 * width, (size_t)head * sizeof(float));
+  keep(model, h, q + width, q + 2 * width, row->entry + first);
   long count = row->step + 1, low = sizes->window < 0 ? 0 : clamp(row->step - sizes->window, 0, row->step);
-  const float *table = model->decoder_bias + h * (sizes->distance + 1);
-  for (long s = low; model->decoder_bias && s < count; s++)
-    own->bias[s] = table[clamp(row->step - s, 0, sizes->distance)];
-  model->kernels->attend(q, head, 1.0f / sqrtf((float)head), model->decoder_bias ? own->bias + low : 0, count - low,
-                         row->past + low, key, key + stride, own->score, read + h * head);
+  for (long s = low; s < count; s++) {
+    own->at[s] = row->past[s] + first;
+    if (model->decoder_bias)
+      own->bias[s] = model->decoder_bias[h * (sizes->distance + 1) + clamp(row->step - s, 0, sizes->distance)];
+  }
+  attend_kept(model, own, h, q, model->decoder_bias ? own->bias + low : 0, count - low, own->at + low, read + h * head);
 }
 
 void decode(const struct model *model, struct crew *crew, int rank, long count, const struct row *rows, float *out) {
   const struct sizes *sizes = &model->sizes;
-  long longest = 0, width = sizes->width, head = model->head_width, wide = panels(3 * width), pair = panels(2 * width);
+  long longest = 0, width = sizes->width, head = model->head_width, wide = panels(3 * width);
   for (long n = 0; n < count; n++) {
     longest = rows[n].step + 1 > longest ? rows[n].step + 1 : longest;
     longest = rows[n].memory->count > longest ? rows[n].memory->count : longest;
@@ -285,6 +335,7 @@ void decode(const struct model *model, struct crew *crew, int rank, long count, 
     crew_wait(crew);
     for (long i = heads.first; i < heads.last; i++) {
       long n = i / sizes->num_heads;
+      if (i % sizes->num_heads == 0 && n + 1 < count) fetch_past(model, &rows[n + 1], l);
       attend_past(model, own, &rows[n], l, i % sizes->num_heads, b->qkv + n * wide, b->read + n * model->stride);
     }
     crew_wait(crew);
@@ -297,11 +348,14 @@ void decode(const struct model *model, struct crew *crew, int rank, long count, 
     for (long i = heads.first; i < heads.last; i++) {
       long n = i / sizes->num_heads, h = i % sizes->num_heads;
       const struct memory *memory = rows[n].memory;
+      if (i % sizes->num_heads == 0 && n + 1 < count && rows[n + 1].memory != memory)
+        fetch_memory(model, rows[n + 1].memory, l);
       if (memory != last)
-        for (long s = 0; s < memory->count; s++) own->at[s] = memory->pairs + (l * memory->count + s) * pair;
+        for (long s = 0; s < memory->count; s++)
+          own->at[s] = memory->pairs + (l * memory->count + s) * pair_size(model);
       last = memory;
-      model->kernels->attend(b->qkv + n * wide + h * head, head, 1.0f / sqrtf((float)head), 0, memory->count, own->at,
-                             h * head, width + h * head, own->score, b->read + n * model->stride + h * head);
+      attend_kept(model, own, h, b->qkv + n * wide + h * head, 0, memory->count, own->at,
+                  b->read + n * model->stride + h * head);
     }
     crew_wait(crew);
     read = prepare(model, own, b->read, count, model->stride);

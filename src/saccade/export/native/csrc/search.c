@@ -23,7 +23,7 @@ struct hypothesis {
   long count, room;
   int32_t *ids;
   float *steps;
-  const float **past;
+  const char **past;
   enum kind kind;
 };
 
@@ -38,14 +38,14 @@ struct sentence {
   long num_live, num_found, num_ended, num_cut;
   double lost_score;
   enum lost lost;
-  float **entries;  // of keys and values
+  char **entries;  // of keys and values
   long num_entries, room_entries;
 };
 
 struct entries {  // that are free
-  float **free;
+  char **free;
   long count, room;
-  float **blocks;
+  char **blocks;
   long num_blocks;
 };
 
@@ -86,11 +86,11 @@ static void *room_for(long count, size_t size) {
   return new;
 }
 
-static float *take_entry(const struct model *model, struct entries *entries, struct sentence *own) {
+static char *take_entry(const struct model *model, struct entries *entries, struct sentence *own) {
   enum { AT_ONCE = 32 };
   if (!entries->count) {
     long size = entry_size(model);
-    float *block = room_for(AT_ONCE * size, sizeof(float));
+    char *block = room_for(AT_ONCE * size, 1);
     entries->blocks = grow(entries->blocks, entries->num_blocks + 1, sizeof *entries->blocks);
     entries->blocks[entries->num_blocks++] = block;
     entries->free = grow(entries->free, entries->num_blocks * AT_ONCE, sizeof *entries->free);
@@ -299,7 +299,7 @@ static void plan(struct search *search, struct team *team) {
         continue;
       }
       own->memory.count = own->count;
-      own->memory.pairs = room_for(memory_size(search->model, own->count), sizeof(float));
+      own->memory.pairs = room_for(memory_size(search->model, own->count), 1);
       team->active[team->num_active + team->num_new] = own;
       team->ids[team->num_new] = own->ids, team->memories[team->num_new++] = &own->memory;
       steps += own->count;
@@ -312,7 +312,7 @@ static void plan(struct search *search, struct team *team) {
     struct sentence *own = team->active[n];
     for (long i = 0; i < own->num_live; i++) {
       struct hypothesis *h = &own->live[i];
-      float *entry = take_entry(search->model, &team->entries, own);
+      char *entry = take_entry(search->model, &team->entries, own);
       make_room(h, h->count + 2);
       h->past[h->count] = entry;
       int32_t read = h->count ? h->ids[h->count - 1] : 1, forced = forced_id(own, h->count);

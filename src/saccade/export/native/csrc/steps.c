@@ -8,7 +8,7 @@ struct batch {
   struct model *model;
   long count;
   struct memory *memories;
-  float **blocks;  // of keys and values of steps
+  char **blocks;  // of keys and values of steps
   long num_blocks;
 };
 
@@ -46,7 +46,7 @@ EXPORT struct batch *saccade_start(struct model *model, long count, const int32_
   for (long n = 0; n < count; n++, batch->count++) {
     struct memory *memory = &batch->memories[n];
     memory->count = lengths[n];
-    memory->pairs = aligned_alloc(64, (size_t)memory_size(model, lengths[n]) * sizeof(float));
+    memory->pairs = aligned_alloc(64, (size_t)memory_size(model, lengths[n]));
     if (!memory->pairs) {
       saccade_end(batch);
       batch = 0;
@@ -86,12 +86,12 @@ static void logits_part(void *with, int rank) {
 
 // Reads an id in each row, whose sentence is a number of the batch. past: [row][room] pointers to the steps so far, to
 // which this one is added. out: [row][width]. 1 if there was no memory.
-EXPORT int saccade_step(struct batch *batch, long count, const int64_t *sentence, long num_past, const float **past, long room,
+EXPORT int saccade_step(struct batch *batch, long count, const int64_t *sentence, long num_past, const char **past, long room,
                  const int32_t *ids, float *out) {
   struct model *model = batch->model;
   long entry = entry_size(model), width = model->sizes.width;
-  float *block = aligned_alloc(64, (size_t)(entry * count) * sizeof(float) + 64);
-  float **blocks = realloc(batch->blocks, (size_t)(batch->num_blocks + 1) * sizeof *blocks);
+  char *block = aligned_alloc(64, (size_t)(entry * count) + 64);
+  char **blocks = realloc(batch->blocks, (size_t)(batch->num_blocks + 1) * sizeof *blocks);
   struct row *rows = calloc((size_t)count + 1, sizeof *rows);
   float *vectors = calloc((size_t)(count * model->stride) + 1, sizeof *vectors);
   if (blocks) batch->blocks = blocks;
