@@ -120,8 +120,8 @@ class AnswerTraining(base.TrainingSection):
     swap: tuple[tuple[str, ...], ...] = Field(
         default=(),
         description="Groups of words that could stand in each other's place, as names of people: those of a group "
-        "change places by chance, in stories, questions and answers alike, in each batch anew. It makes small sets go "
-        "further.",
+        "change places by chance, in a story, its question and its answer alike, whenever it is read. It makes small "
+        "sets go further.",
     )
 
     @field_validator("swap")

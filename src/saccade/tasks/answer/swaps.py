@@ -25,7 +25,7 @@ class Group(NamedTuple):
 
 @final
 class Swaps:
-    """Draws other places for the words of each group, by torch's generator, anew for each batch."""
+    """Draws other places for the words of each group, by torch's generator, for each story anew."""
 
     def __init__(
         self, groups: Sequence[Sequence[str]], tokenizer: Tokenizer, spelling: Spelling, answers: Sequence[str]
@@ -37,16 +37,24 @@ class Swaps:
         _check_answers(known, {word for group in spelled for word in group})
 
     def __call__(self, batch: StoryBatch) -> StoryBatch:
-        device = batch.ids_UW.device
-        word_V, answer_V = torch.arange(self.num_words), torch.arange(self.num_answers)
+        """Change the words of each story, its question and its answer; then let each sentence stand once."""
+        device, count = batch.ids_UW.device, batch.num_items
+        word_BV = torch.arange(self.num_words).repeat(count, 1)
+        answer_BV = torch.arange(self.num_answers).repeat(count, 1)
         for ids_N, answer_N in self.groups:
-            order_N = torch.randperm(len(ids_N))
-            word_V[ids_N] = ids_N[order_N]
+            order_BN = torch.rand(count, len(ids_N)).argsort(1)
+            word_BV[:, ids_N] = ids_N[order_BN]
             if answer_N is not None:
-                answer_V[answer_N] = answer_N[order_N]
-        word_V, answer_V = word_V.to(device), answer_V.to(device)
-        answer_B = torch.where(batch.answer_B == NO_ANSWER, NO_ANSWER, answer_V[batch.answer_B.clamp(min=0)])
-        return batch._replace(ids_UW=word_V[batch.ids_UW], answer_B=answer_B)
+                answer_BV[:, answer_N] = answer_N[order_BN]
+        word_BV, answer_BV = word_BV.to(device), answer_BV.to(device)
+        row_BS = torch.cat([batch.sentence_BS, batch.question_B[:, None]], 1)
+        told_BSW = batch.ids_UW[row_BS]
+        changed_BSW = word_BV.gather(1, told_BSW.flatten(1)).view_as(told_BSW)
+        ids_UW, row_N = torch.unique(changed_BSW.flatten(0, 1), dim=0, return_inverse=True)
+        row_BS = row_N.view_as(row_BS)
+        answer_B = answer_BV.gather(1, batch.answer_B.clamp(min=0)[:, None]).squeeze(1)
+        answer_B = torch.where(batch.answer_B == NO_ANSWER, NO_ANSWER, answer_B)
+        return StoryBatch(ids_UW, row_BS[:, :-1], batch.length_B, row_BS[:, -1], answer_B)
 
 
 def _make_group(words: Sequence[str], tokenizer: Tokenizer, known: dict[str, int]) -> Group:
