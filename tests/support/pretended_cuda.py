@@ -62,6 +62,8 @@ TRAININGS: dict[str, tuple[ModelSizes, dict[str, Any]]] = {
     "local_p": (RNN, {"model.scope": "local_p", "model.score": "general"}),
     "local_m": (RNN, {"model.scope": "local_m"}),
     "none": (RNN, {"model.attention": "none"}),
+    "copies": (TRANSFORMER, {"model.copies": True}),
+    "copies rnn": (RNN, {"model.copies": True, "model.coverage": True, "training.coverage": 1.0}),
 }
 RECURRENT = {"kind": "recurrent", "width": 24, "embedding_width": 16}
 TEXTS: dict[str, dict[str, Any]] = {

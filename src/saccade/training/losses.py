@@ -113,7 +113,8 @@ def log_probabilities(vectors_ND: Tensor, matrix_VD: Tensor, target_N: Tensor) -
     """
     size = max(1, CHUNK_LOGITS // len(matrix_VD))
     parts = zip(vectors_ND.split(size), target_N.split(size), strict=True)
-    found = [checkpoint(_log_probabilities, part, matrix_VD, own, use_reentrant=False) for part, own in parts]
+    again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)  # nothing is drawn
+    found = [again(_log_probabilities, part, matrix_VD, own) for part, own in parts]
     at_target, means = zip(*found, strict=True)
     return torch.cat(at_target), torch.cat(means)
 

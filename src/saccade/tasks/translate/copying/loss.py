@@ -5,6 +5,7 @@ Neither the distribution over words nor the one over copied words is ever held f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -14,8 +15,10 @@ from torch.nn import functional as F
 from saccade.data.batches import PairBatch
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.models.pointing.copying import NEVER, CopyingModel, Pointed
+from saccade.ops.kernels.availability import is_fused
 from saccade.training.losses import log_probabilities, read_output
 
+Rows = Callable[[Tensor], Tensor]  # from [B, T, ...] to the rows that count, [N, ...]
 LEAST_MASS = 1e-30  # of what can be copied, where all weights are elsewhere: its logarithm is a number
 
 
@@ -29,22 +32,28 @@ def copy_loss(
     """
     found: Pointed = network(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=batch.write_BT.device) < batch.target_length_B[:, None]
-    likelihood_N, mean_N = _log_p(cast(CopyingModel, network).below, batch, found, real_BT)
-    likelihood = likelihood_N.sum()
-    loss = -(1 - smoothing) * likelihood - smoothing * mean_N.sum()
+    keeps_all = is_fused(found.vectors_BTD)  # to leave padding out, the device would have to be asked where it is
+    real_N = real_BT.flatten() if keeps_all else real_BT.new_ones(()).expand(1)
+
+    def rows(tensor: Tensor) -> Tensor:
+        return tensor.flatten(0, 1) if keeps_all else tensor[real_BT]
+
+    likelihood_N, mean_N = _log_p(cast(CopyingModel, network).below, batch, found, rows)
+    likelihood = (likelihood_N * real_N).sum()
+    loss = -(1 - smoothing) * likelihood - smoothing * (mean_N * real_N).sum()
     if coverage:
-        loss = loss + coverage * _cover_again(found.weight_BTS)[real_BT].sum()
+        loss = loss + coverage * (rows(_cover_again(found.weight_BTS)) * real_N).sum()
     return loss, -likelihood.detach()
 
 
-def _log_p(below: nn.Module, batch: PairBatch, found: Pointed, real_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log p of each real target, [N], and the mean of log p_word over the vocabulary, [N]."""
+def _log_p(below: nn.Module, batch: PairBatch, found: Pointed, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return log p of each target, [N], and the mean of log p_word over the vocabulary, [N]."""
     vectors_BTD, matrix_VD = read_output(below, found.vectors_BTD)
     same_BTS = batch.write_BT.unsqueeze(-1) == batch.source_BS.unsqueeze(1)
-    mass_N, can_copy_N = (found.weight_BTS * same_BTS).sum(-1)[real_BT], same_BTS.any(-1)[real_BT]
-    write_N, gate_N = batch.write_BT[real_BT], found.gate_BT[real_BT].to(mass_N.dtype)
+    mass_N, can_copy_N = rows((found.weight_BTS * same_BTS).sum(-1)), rows(same_BTS.any(-1))
+    write_N, gate_N = rows(batch.write_BT), rows(found.gate_BT).to(mass_N.dtype)
     is_unknown_N = write_N >= len(matrix_VD)
-    word_N, mean_N = log_probabilities(vectors_BTD[real_BT], matrix_VD, write_N.masked_fill(is_unknown_N, UNKNOWN))
+    word_N, mean_N = log_probabilities(rows(vectors_BTD), matrix_VD, write_N.masked_fill(is_unknown_N, UNKNOWN))
     word_N = (F.logsigmoid(gate_N) + word_N).masked_fill(is_unknown_N & can_copy_N, NEVER)
     copied_N = F.logsigmoid(-gate_N) + mass_N.clamp_min(LEAST_MASS).log()
     return torch.logaddexp(word_N, copied_N.masked_fill(~can_copy_N, NEVER)), mean_N
