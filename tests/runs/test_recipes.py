@@ -42,6 +42,7 @@ QUICK = {
     "bookings",
     "dialling",
     "digits",
+    "facts",
     "gifts",
     "hull",
     "mails",
