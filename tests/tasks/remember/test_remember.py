@@ -201,10 +201,10 @@ def test_counts_by_hand() -> None:
 
 
 def test_what_was_read_is_traced_to_the_step_that_wrote_it() -> None:
-    """Step 0 writes to place 2, step 1 to place 0; then the head that reads visits place 0, and half of place 2."""
+    """Step 0 writes to place 2, step 1 to place 0; the head that reads visits place 0, and then half of place 2."""
     writes = torch.eye(3)[[2, 0, 1, 1]]
-    reads = torch.tensor([[0.0, 1, 0], [0, 1, 0], [1, 0, 0], [0.25, 0.5, 0.25]])
+    reads = torch.tensor([[0.0, 1, 0], [0, 1, 0], [1, 0, 0], [0.0, 0.5, 0.5]])
     tracks = HeadTracks(torch.stack([reads, writes]), 1)
     assert tracks.names == ["reads", "writes"]
-    torch.testing.assert_close(tracks.sources(2), torch.tensor([[0.0, 1.0], [0.5, 0.5]]))
+    torch.testing.assert_close(tracks.sources(2), torch.tensor([[0.0, 1.0], [1 / 3, 2 / 3]]))
     assert tracks.visited() == slice(0, 3)

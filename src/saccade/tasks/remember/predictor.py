@@ -45,7 +45,6 @@ class Recaller(Predictor):
             evidence={"attention": True} if has_heads else {},
             needs_files=False,
             answers="text",
-            texts="anything",
             sample="0" * self.encoder.width,
         )
 

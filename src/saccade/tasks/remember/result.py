@@ -37,9 +37,14 @@ class HeadTracks:
         return [verb if count == 1 else f"{verb} {number}" for verb, count in counts for number in range(1, count + 1)]
 
     def sources(self, length: int) -> Tensor:
-        """Return which step of the `length` first each later one reads [T', S]: what is read where that was written."""
-        read_HTS, written_HTS = self.weight_HTS[: self.num_reading], self.weight_HTS[self.num_reading :, :length]
-        shared_TS = torch.einsum("atp,bsp->ts", read_HTS[:, length:], written_HTS)
+        """Return which of the `length` first steps wrote what each later one knows, as shares [T', S].
+
+        A step's output depends on what is read in it and on what was read in the step before, which the controller
+        sees; both count alike.
+        """
+        read_HTP, written_HSP = self.weight_HTS[: self.num_reading], self.weight_HTS[self.num_reading :, :length]
+        both_HTP = read_HTP[:, length:] + read_HTP[:, length - 1 : -1]
+        shared_TS = torch.einsum("atp,bsp->ts", both_HTP, written_HSP)
         return shared_TS / shared_TS.sum(-1, keepdim=True).clamp(min=1e-9)
 
     def visited(self) -> slice:
