@@ -53,3 +53,9 @@ def encode_beside(tokenizer: Tokenizer, pair: Pair) -> tuple[list[int], list[int
     """Return the ids of both sides, where unknown words of the source have ids of their own."""
     own = beside(tokenizer, pair.source)
     return own.encode(pair.source), own.encode(pair.target)
+
+
+def forget_absent(ids: Sequence[int], source_ids: Sequence[int], size: int) -> list[int]:
+    """Return ids whose symbols beside a vocabulary of this size are <unk> where the source, perhaps cut, lacks them."""
+    there = set(source_ids)
+    return [index if index < size or index in there else UNKNOWN for index in ids]

@@ -94,7 +94,7 @@ class CopyingModel(nn.Module):
         return CopyState(below, self.pointer.memory(memory_BSD), source_BS, source_length_B, covered_BS)
 
     def advance(self, state: CopyState, read_BT: Tensor) -> tuple[Tensor, CopyState]:
-        """Read some ids and return the log-probabilities after each, [B, T, V + unknown words], and the state."""
+        """Read some ids and return the log-probabilities after each, [B, T, V + S], and the state."""
         found, state = self.point(state, read_BT)
         return mix(self._below.logits(found.vectors_BTD), found, state.source_BS), state
 
@@ -144,9 +144,8 @@ class CopyingModel(nn.Module):
 
 
 def mix(logits_BTV: Tensor, found: Pointed, source_BS: Tensor) -> Tensor:
-    """Return log (g p_word + (1 - g) a) of every id, [B, T, V + the most unknown words of a source]."""
-    size = logits_BTV.shape[-1]
-    more = max(0, int(source_BS.max()) + 1 - size)
+    """Return log (g p_word + (1 - g) a) of every id, [B, T, V + S]: a source has no more unknown words than places."""
+    size, more = logits_BTV.shape[-1], source_BS.shape[1]
     gate_BT1 = widen(found.gate_BT).unsqueeze(-1)
     word_BTV = F.logsigmoid(gate_BT1) + widen(logits_BTV).log_softmax(-1)
     word_BTV = F.pad(word_BTV, (0, more), value=NEVER)

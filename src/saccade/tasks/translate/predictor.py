@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
-from saccade.data.text.beside import beside, encode_beside
+from saccade.data.text.beside import beside, encode_beside, forget_absent
 from saccade.data.text.corpus import (
     BY_NAME,
     Corpus,
@@ -27,7 +27,7 @@ from saccade.data.text.corpus import (
     place_of_row,
     read_side,
 )
-from saccade.data.text.tokenizer import END, Tokenizer
+from saccade.data.text.tokenizer import END, Tokenizer, Vocabulary
 from saccade.decoding import (
     OPTION_NAMES,
     BeamOptions,
@@ -309,6 +309,9 @@ class Translator(Predictor):
         return TranslatorAttention(self)
 
     def trust_test(self) -> TrustTest:
+        if self.copies and isinstance(self.target, Vocabulary):
+            said = "a word that is copied can't be written any more when it is taken out of the source"
+            raise UserError(f"trust: {said}; allowed: models without copies, or that copy pieces (tokenizer.kind)")
         return TrustTest(WriterSubject(self.model), partial(trust.make_cases, self))
 
     def portable(self) -> Portable:
@@ -434,8 +437,10 @@ class Translator(Predictor):
             if len(ids) > limit:
                 long[number] = len(ids)
             prefix = clean(prefix)
-            start = target.encode(prefix)
-            found.append(SourceText(text, ids[:limit], prefix, start, number - 1, spelt, notes, target))
+            ids, start = ids[:limit], target.encode(prefix)
+            if self.copies:
+                start = forget_absent(start, ids, self.target.size)
+            found.append(SourceText(text, ids, prefix, start, number - 1, spelt, notes, target))
         if long:
             self._warn_of_long(long, len(found))
         return found

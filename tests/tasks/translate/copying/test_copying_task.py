@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from saccade.api import train
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.runs.load import load_run
+from saccade.tasks.texts import LongTextWarning
 from saccade.tasks.translate.predictor import Translator
 
 RUNNER = CliRunner()
@@ -65,6 +67,13 @@ def test_outputs_may_begin_with_a_word_that_only_the_source_has(translator: Tran
     assert given.answer.log_probabilities[:2] == pytest.approx(found.log_probabilities[:2], abs=1e-4)
 
 
+def test_words_behind_the_end_of_what_is_read_are_unknown(translator: Translator) -> None:
+    short = replace(translator, max_source_length=2)
+    with pytest.warns(LongTextWarning, match="only the first 2 are read"):
+        (found,) = short.predict(["a Tom b Mara"], prefixes=["Tom Mara"], width=2)
+    assert found.pieces[:2] == ["Tom", "<unk>"]
+
+
 def test_what_was_copied_is_told(translator: Translator) -> None:
     (seen,) = translator.look(TEXTS[:1], kinds=("cross", "copy"), width=1)
     (shown,) = translator.predict(TEXTS[:1], attention=True, width=1)
@@ -103,6 +112,11 @@ def test_formats_that_know_no_copies_say_so(run: Path, tmp_path: Path) -> None:
         assert isinstance(found.exception, UserError)
         assert "can't say model.copies: true" in str(found.exception)
         assert not (tmp_path / name).exists()
+
+
+def test_trust_is_refused_where_a_copied_word_can_be_taken_out(translator: Translator) -> None:
+    with pytest.raises(UserError, match="a word that is copied can't be written any more"):
+        translator.trust_test()
 
 
 @pytest.mark.parametrize(
