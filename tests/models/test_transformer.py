@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from cases import SCORE_NAMES
 from saccade.attention import KeyValue
-from saccade.attention.positions import POSITIONS, Positions, Relative, Rotary
+from saccade.attention.positions import POSITIONS, Positions, Relative, Rotary, Sinusoidal
 from saccade.data.packing import PackedRow
 from saccade.inspection.record import cross_weights
 from saccade.models.transformer import BlockSizes, Transformer
@@ -209,4 +210,18 @@ def packed_row(sentences: list[list[int]], size: int) -> PackedRow:
         torch.tensor([*starts, starts[-1], starts[-1]], dtype=torch.int32),  # two slots are free
         torch.tensor(places + padding),
         longest=max(lengths),
+    )
+
+
+def test_sinusoids_are_exact_far_from_the_start() -> None:
+    """An angle of float32 would be off by 3e-4 there."""
+    place = np.arange(9000, 9011, dtype=np.float64)[:, None]
+    angle = place / 10_000 ** (np.arange(0, 14, 2) / 14)
+    wanted = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(11, 14)
+    found = Sinusoidal(14)(Positions.following(9000, 11, torch.device("cpu")))
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(Sinusoidal(14).table(9011)[9000:].numpy(), wanted, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(
+        Sinusoidal(14).double()(Positions.following(9000, 11, torch.device("cpu"))).numpy(), wanted, rtol=0, atol=1e-11
     )

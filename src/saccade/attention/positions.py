@@ -29,8 +29,9 @@ class Sinusoidal(nn.Module):
         super().__init__()
         if width % 2:
             raise ValueError(f"width: {width} given; sinusoidal positions need an even width")
-        rate_half = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-        self.register_buffer("rate_half", rate_half, persistent=False)
+        exact_half = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+        self.register_buffer("rate_half", exact_half.to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("exact_half", exact_half, persistent=False)
         self._tables: dict[tuple[int, torch.device], Tensor] = {}
 
     @torch.inference_mode(False)
@@ -42,9 +43,9 @@ class Sinusoidal(nn.Module):
         return self._tables[end, device]
 
     def forward(self, place: Positions) -> Tensor:
-        """A vector for each place, [..., T, D]."""
-        angle = place.at.unsqueeze(-1) * self.get_buffer("rate_half")
-        return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+        """Return a vector for each place, [..., T, D]. In float32 an angle t * rate would be t / 2^24 off."""
+        angle = place.at.unsqueeze(-1) * self.get_buffer("exact_half")
+        return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2).to(self.get_buffer("rate_half").dtype)
 
 
 @final
@@ -72,8 +73,9 @@ class Rotary(nn.Module):
 
     def forward(self, x_BHTK: Tensor, place: Positions) -> Tensor:
         """[B, H, T, K], the same shape."""
-        table_1TK = self.angles(place).to(x_BHTK.dtype).unsqueeze(-3)  # the same for every head
-        sine, cosine = table_1TK[..., 0::2], table_1TK[..., 1::2]
+        angle = place.at.unsqueeze(-1) * self.angles.get_buffer("rate_half")
+        angle_1TK = angle.unsqueeze(-3)  # the same for every head
+        sine, cosine = angle_1TK.sin().to(x_BHTK.dtype), angle_1TK.cos().to(x_BHTK.dtype)
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
         return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).flatten(-2)
 

@@ -15,7 +15,7 @@ from saccade.data.text.tokenizer import AnyTokenizer, SentencePiece, load_tokeni
 from saccade.errors import UserError
 from saccade.export.ctranslate2 import ACTIVATIONS, BESIDE, find_tokenizer, spell_vocabulary
 from saccade.imports.folder import Fields, read_bytes
-from saccade.imports.huggingface import describe_network
+from saccade.imports.huggingface import ROUNDING, describe_network
 from saccade.models.transformer import BlockSizes, Transformer
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ def _read_positions(weights: Variables, width: int) -> tuple[str, Tensor | None]
     if name in weights:
         table_PD = weights.take(name)
         place = Positions.following(0, len(table_PD), torch.device("cpu"))
-        same = width % 2 == 0 and torch.equal(Sinusoidal(width)(place), table_PD)
+        same = width % 2 == 0 and torch.allclose(Sinusoidal(width)(place), table_PD, atol=ROUNDING)
         return ("sinusoidal", None) if same else ("learned", table_PD)
     return ("relative" if "encoder/layer_0/self_attention/relative_attention_bias" in weights else "rotary"), None
 
