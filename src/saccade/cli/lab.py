@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from saccade.cli import terminal
 from saccade.lab import digits, lengths
+from saccade.lab import run as experiments
+from saccade.lab.experiment import Experiment
+from saccade.lab.table import EXPERIMENTS
 
-app = typer.Typer(help="Run an experiment, or prepare its data.", no_args_is_help=True)
+app = typer.Typer(help="Try a claim, run an experiment, or prepare its data.", invoke_without_command=True)
+
+
+@app.callback()
+def lab(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the experiments, or run one."""
+    if context.invoked_subcommand is not None:
+        return
+    if as_json:
+        rows = [{"name": one.name, "question": one.question, "minutes": one.minutes} for one in EXPERIMENTS.values()]
+        typer.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    table = Table.grid(padding=(0, 2))
+    for one in EXPERIMENTS.values():
+        table.add_row(one.name, f"{one.question}\n[dim]{one.claim}\n{one.minutes} on two CPU cores[/dim]")
+    Console(highlight=False).print(table)
+    typer.echo(
+        "\nsaccade lab NAME tries one: a picture, result.json and a verdict. Others: lengths, digits (see --help)."
+    )
+
+
+def _command(experiment: Experiment) -> Callable[..., None]:
+    def command(
+        seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 5,
+        first: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 1,
+        full: Annotated[bool, typer.Option("--full", help="The full size, for an accelerator or much time.")] = False,
+        out: Annotated[Path | None, typer.Option(help="The folder for the result.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    ) -> None:
+        folder = Path("runs/lab") / experiment.name if out is None else out
+        console = Console(quiet=as_json)
+        with terminal.quiet():
+            result = experiments.run(experiment, seeds=seeds, first=first, is_full=full, out=folder, console=console)
+        if as_json:
+            typer.echo(json.dumps(result, ensure_ascii=False))
+
+    command.__doc__ = experiment.question
+    return command
+
+
+for _one in EXPERIMENTS.values():
+    app.command(_one.name)(_command(_one))
 
 
 @app.command("lengths")
