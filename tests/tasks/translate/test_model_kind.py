@@ -15,6 +15,7 @@ from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.tasks.translate.copying import summaries
 from saccade.tasks.translate.networks import choose_kind
 
 SYMBOLS, PIECES = Vocabulary([*SPECIAL, "a"], "characters"), object()
@@ -62,6 +63,51 @@ def test_a_run_keeps_its_kind_and_says_it(tmp_path: Path) -> None:
     assert again == model
     with pytest.raises(UserError, match="holds a run with another model"):
         trained(tmp_path, model={"size": "tiny"}, training={"max_steps": 3})
+
+
+def summing(folder: Path, **sections: Any) -> tuple[Any, str]:
+    """Train on mails with their subjects for a step; return the run's config, and what was said of its model."""
+    names = [f"{first}{second}on" for first in ("bar", "cal", "del", "far") for second in ("n", "st", "tr", "l", "m")]
+    words = "please let me know whether you can come to the meeting that we have planned for the next week with"
+    rows = [f"hello {one} and {other} {words} {one}\t{other} meeting\n" for one in names for other in names]
+    (folder / "mails.tsv").write_text("".join(rows), encoding="utf-8")
+    content = {
+        "data": {"train": {"source": f"{folder}/mails.tsv"}, "valid": {"count": 5}},
+        "model": {"size": "tiny"},
+        **sections,
+        "training": {"max_steps": 1, **sections.get("training", {})},
+    }
+    text = io.StringIO()
+    train.train(config_file.check_config(content, "test"), folder / "run", Console(file=text, width=200))
+    said = [line for line in text.getvalue().splitlines() if line.startswith("model: ")]
+    return config_file.load_config(folder / "run" / "config.yaml"), "".join(said)
+
+
+def test_few_summaries_get_a_model_that_copies_words(tmp_path: Path) -> None:
+    config, said = summing(tmp_path)
+    assert said == "model: rnn that copies words of its source (few texts that are summed up)"
+    assert (config.model.kind, config.model.copies, config.model.width) == ("rnn", True, 128)
+    assert (config.tokenizer.shared, config.training.metric) == (True, "rouge")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": {"size": "tiny", "copies": False}},
+        {"training": {"consistency": 1.0}},
+        {"tokenizer": {"shared": False}},
+        {"model": {"kind": "transformer", "size": "tiny"}},
+    ],
+)
+def test_summaries_are_not_copied_where_something_else_is_asked_for(sections: dict[str, Any], tmp_path: Path) -> None:
+    config, said = summing(tmp_path, **sections)
+    assert config.model.copies is False
+    assert "copies" not in said
+
+
+def test_many_summaries_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summaries, "MOST_PAIRS", 300)
+    assert summing(tmp_path)[0].model.copies is False
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ class Corpus:
     def files(self) -> list[Path]:
         """Return all files it reads, in order."""
         if self.target is not None and has_columns(Path(self.source)):
-            raise UserError(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
+            given = f"{self.target} given; in a config, target: null takes it away"
+            raise UserError(f"{self.source}: it holds both sides, so there must be no target ({given})")
         return [path for side in self.sides() for path in side]
 
     def sides(self) -> list[list[Path]]:

@@ -33,6 +33,7 @@ from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.confidence import confidence, judge
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
+from saccade.tasks.translate.copying.summaries import settle_copying
 from saccade.tasks.translate.networks import AutoModel, Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.result import TranslationResult
@@ -65,7 +66,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
-    config = settle_kinds(config, console)
+    config = settle_kinds(settle_copying(config, console), console)
     tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
     config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
     config = coverage.settle_lengths(config, tokenizers, console)
