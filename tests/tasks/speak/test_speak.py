@@ -151,6 +151,18 @@ def test_voices_are_read_from_the_names_of_sounds(folder: Path) -> None:
     assert [word for word, _ in said.words()] == ["la", "mi"]
 
 
+def test_new_voices_begin_with_the_run_of_another_one(folder: Path) -> None:
+    """Letters of both runs keep their embeddings, and it hears the new texts better than one that begins anew."""
+    found = {}
+    for name, base in (("anew", ()), ("begun", (f"from={folder / 'run'}",))):
+        short = ("training.max_steps=2", "training.validate_every=2", "data.voice=_([a-z]+)_", *base)
+        told = call("train", folder / "speak.yaml", *short, "--run", folder / name)
+        assert told.exit_code == 0, told.output
+        found[name] = json.loads(call("evaluate", folder / name, folder / "test.tsv", "--json").stdout)
+    assert "rows of embedding.weight: 11 kept, 2 new" in told.output
+    assert found["begun"]["frame_error"] < 0.9 * found["anew"]["frame_error"]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

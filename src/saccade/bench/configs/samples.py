@@ -94,6 +94,14 @@ def _sound(folder: Path) -> dict[str, Any]:
     return {"input": "features", "data": data, "features": features, "tokenizer": {"kind": "words"}, "model": model}
 
 
+def _spoken(folder: Path) -> dict[str, Any]:
+    _sound(folder)
+    data = dict.fromkeys(("train", "valid", "test"), f"{folder}/rows.tsv")
+    model, decoding = {"width": 8, "prenet_width": 4}, {"max_seconds": 0.5, "rounds": 2}
+    frames = {"rate": 8000, "num_mels": 8}
+    return {**yaml.safe_load("task: speak"), "data": data, "frames": frames, "model": model, "decoding": decoding}
+
+
 def _topics(folder: Path) -> dict[str, Any]:
     rows = [{"topics": topics, "body": f"a {' '.join(topics)} b"} for topics in ([], ["x"], ["y"], ["x", "y"])]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 3), "utf-8")
@@ -220,6 +228,7 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "pictures": _pictures,
     "glimpses": _glimpses,
     "bits": _bits,
+    "spoken": _spoken,
 }
 
 

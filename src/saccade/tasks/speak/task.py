@@ -23,7 +23,17 @@ from saccade.data.text.tokenizer import AnyTokenizer, load_tokenizer, train_toke
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_picture
 from saccade.models.synthesizer import Synthesizer
-from saccade.tasks.base import DataCount, Job, ReportPart, RequestOptions, Route, Task
+from saccade.tasks.base import (
+    DataCount,
+    Inherited,
+    Job,
+    ReportPart,
+    RequestOptions,
+    Route,
+    Rows,
+    Task,
+    match_rows,
+)
 from saccade.tasks.console import busy, say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.speak.config import SpeakConfig
@@ -74,7 +84,15 @@ def prepare(config: SpeakConfig, folder: Path, console: Console) -> Job:
         stored={SCALE: json.dumps({"deviation": deviation})},
         unit="frames",
         counts=counts,
+        rows=partial(_rows, tokenizer),
     )
+
+
+def _rows(tokenizer: AnyTokenizer, base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of the letters that the run it begins with has, too."""
+    earlier = load_tokenizer(base / LETTERS)
+    names = [one.pieces(range(one.size)) for one in (tokenizer, earlier)]
+    return {"embedding.weight": (match_rows(*names),)}
 
 
 def load(config: SpeakConfig, folder: Path) -> Speaker:
@@ -182,4 +200,10 @@ def _validate(speaker: Speaker, own: SpeechSet) -> dict[str, float]:
     return {"score": -found.frame_error, **{f"valid_{name}": value for name, value in found.plain().items()}}
 
 
-SPEAK = Task(SpeakConfig, prepare, load, examine, Route("Speak texts", options=RequestOptions, reads_whole=False))
+ROUTE = Route("Speak texts", options=RequestOptions, reads_whole=False)
+INHERITED = Inherited(
+    same=("model", "frames"),
+    free=("model.dropout", "model.prenet_dropout"),
+    usual=("data.lowercase", "decoding"),
+)
+SPEAK = Task(SpeakConfig, prepare, load, examine, ROUTE, inherited=INHERITED)
