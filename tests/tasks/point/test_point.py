@@ -161,12 +161,15 @@ def test_a_killed_training_ends_with_the_same_weights(folder: Path) -> None:
 
 
 def test_a_server_answers(folder: Path) -> None:
-    with serving(load_runs([folder / "hull"])) as client:
-        answer = client.post("/v1/point", json={"q": [TEXT]})
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["answers"][0]["text"] == load(folder / "hull").predict([TEXT])[0].line()
-        wrong = client.post("/v1/point", json={"q": ["0.1"]})
-        assert wrong.status_code == 400
+    with serving(load_runs([folder / "hull"])) as site:
+        first, blank = site.post("/v1/point", q=[TEXT, ""]).json()["answers"]
+        assert first["text"] == load(folder / "hull").predict([TEXT])[0].line()
+        assert blank["text"] == ""
+        seen = site.post("/v1/look", text=TEXT).json()
+        assert seen["sides"]["source"]["words"][-1] == "</s>"
+        refused = site.post("/v1/point", q="0.1")
+        assert refused.status_code == 400
+        assert "'0.1' given" in refused.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,33 +17,40 @@ WIDTH = 2  # numbers of a point
 SIDE = 5.0  # inches
 
 
-def to_file(
-    point_SC: NDArray[np.float64], places: Sequence[int], log_p: Sequence[float], path: Path, *, title: str = ""
-) -> None:
-    """Write a PNG, SVG or PDF: corners numbered in the order in which they were chosen, with the chance of each."""
+class Way(NamedTuple):
+    """Points [S, 2], the places that were chosen in order, log p of each choice, and the places that are right."""
+
+    point_SC: NDArray[np.float64]
+    places: Sequence[int]
+    log_p: Sequence[float]
+    right: Sequence[int]
+
+
+def to_file(way: Way, path: Path, *, title: str = "") -> None:
+    """Write a PNG, SVG or PDF: the chosen points are numbered, with the chance of each; dashed is what is right."""
     with open_picture(path, (SIDE, SIDE)) as figure:
-        _draw(figure, point_SC, places, log_p, title)
+        _draw(figure, way, title)
 
 
-def to_png(point_SC: NDArray[np.float64], places: Sequence[int], log_p: Sequence[float], *, title: str = "") -> bytes:
+def to_png(way: Way, *, title: str = "") -> bytes:
     """Return a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure, written = Figure(figsize=(SIDE, SIDE), layout="constrained", dpi=110), io.BytesIO()
     FigureCanvasAgg(figure)
-    _draw(figure, point_SC, places, log_p, title)
+    _draw(figure, way, title)
     figure.savefig(written, format="png")
     return written.getvalue()
 
 
-def _draw(
-    figure: Any, point_SC: NDArray[np.float64], places: Sequence[int], log_p: Sequence[float], title: str
-) -> None:
+def _draw(figure: Any, way: Way, title: str) -> None:
+    point_SC, places, log_p, right = way
     axes = figure.subplots()
     axes.scatter(point_SC[:, 0], point_SC[:, 1], s=18, color=RAMP[2], zorder=2)
-    way_TC = point_SC[[*places, *places[:1]]]
-    axes.plot(way_TC[:, 0], way_TC[:, 1], color=RAMP[3], linewidth=1.2, zorder=1)
+    for line, style in [(places, "-"), *([] if list(places) == list(right) else [(right, "--")])]:
+        way_TC = point_SC[[*line, *line[:1]]]
+        axes.plot(way_TC[:, 0], way_TC[:, 1], style, color=RAMP[3 if style == "-" else 2], linewidth=1.2, zorder=1)
     centre_C = point_SC.mean(0)
     for number, (place, one) in enumerate(zip(places, log_p, strict=False), 1):
         away_C = point_SC[place] - centre_C

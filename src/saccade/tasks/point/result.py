@@ -67,10 +67,15 @@ class Pointing(Result):
         if not self.places:
             return
         if self.given.value_SC.shape[1] == plane.WIDTH:
-            plane.to_file(self.given.value_SC, self.places, self.log_probabilities, path, title=self.title)
+            plane.to_file(self.way, path, title=self.title)
         else:
             assert self.weight_TS is not None
             heatmap.to_file(self.weight_TS, path, queries=self.queries, keys=self.keys, title=self.title)
+
+    @property
+    def way(self) -> plane.Way:
+        """Return what is drawn of points in their plane."""
+        return plane.Way(self.given.value_SC, self.places, self.log_probabilities, self.given.places)
 
     @property
     def queries(self) -> list[str]:

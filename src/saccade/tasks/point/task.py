@@ -91,7 +91,7 @@ def examine(config: PointConfig, pointer: Pointer) -> ReportPart:
 def _show(one: Pointing) -> str:
     """Draw points, or list numbers."""
     if one.given.value_SC.shape[1] == plane.WIDTH:
-        return render_picture(plane.to_png(one.given.value_SC, one.places, one.log_probabilities), one.title)
+        return render_picture(plane.to_png(one.way), one.title)
     rows = [["given", " ".join(one.given.words)], ["pointed at", one.text]]
     return render_table(one.title, ["", "elements"], rows, template="named_rows.html")
 

@@ -439,7 +439,7 @@ class Translator(Predictor):
             prefix = clean(prefix)
             ids, start = ids[:limit], target.encode(prefix)
             if self.copies:
-                start = forget_absent(start, ids, self.target.size)
+                start = forget_absent(start, cast(list[int], ids), self.target.size)
             found.append(SourceText(text, ids, prefix, start, number - 1, spelt, notes, target))
         if long:
             self._warn_of_long(long, len(found))
