@@ -30,6 +30,7 @@ from saccade.tasks.base import MOST_BEAM
 FORMATS = ("text", "html")
 MAX_ALTERNATIVES = MOST_BEAM - 1
 Q = {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"}
+KEY = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 NO_FILES = "Files translation are disabled on this server."
 
 
@@ -233,11 +234,11 @@ class LibreTranslate:
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
             "glossary": {"type": "object", "maxProperties": MOST_TERMS, **TERMS},
-            "api_key": {"type": "string"},
+            "api_key": KEY,
         }
 
     def _fields(self, *names: str) -> dict[str, Any]:
-        return {name: {"type": "string", "minLength": 1} for name in names} | {"api_key": {"type": "string"}}
+        return {name: {"type": "string", "minLength": 1} for name in names} | {"api_key": KEY}
 
 
 def drop_repeats(texts: Sequence[str]) -> list[str]:

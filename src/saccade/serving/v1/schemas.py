@@ -16,6 +16,10 @@ MOST_TEXTS = 1000  # of one request
 MOST_TERMS = 1000
 MOST_COLUMNS = 64  # of a text that is given word by word
 TERMS: Any = {"propertyNames": {"pattern": r"\w"}, "additionalProperties": {"type": "string", "pattern": r"\w"}}
+Code = Annotated[
+    Annotated[str, Field(min_length=1)] | None,
+    Field(default=None, description="The code of the language; by default the model's."),
+]
 Texts = Annotated[
     str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
     Field(description="A text, or a list of texts."),
@@ -79,8 +83,8 @@ class TranslateRequest(Decoding):
     """Texts to translate, and the results to return."""
 
     q: Texts
-    source: Annotated[str | None, Field(default=None, description="The code of the language; by default the model's.")]
-    target: Annotated[str | None, Field(default=None, description="The code of the language; by default the model's.")]
+    source: Code
+    target: Code
     model: ModelName
     alignment: Annotated[bool, Field(default=False, description="Align the words.")]
     tokens: Annotated[
