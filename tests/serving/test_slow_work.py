@@ -139,31 +139,45 @@ def test_quick_work_that_is_slow_after_all_is_left() -> None:
 
 def test_who_asks_for_much_quick_work_lets_others_go_first() -> None:
     async def test(model: Model, batcher: Batcher) -> None:
-        rate = int(batcher_module.FIRST_RATE)
-        much = int(batcher_module.QUICK_AT_ONCE * rate)
-        greedy = [ask(batcher, f"greedy {number}", 300, 100, client="greedy") for number in range(2 + much // 100)]
+        assert await ask(batcher, "first", 1, QUICK) == ["FIRST"]  # so that the greedy one is not alone
+        many = 2 + int(batcher_module.QUICK_AT_ONCE * batcher_module.FIRST_RATE / 100)
+        greedy = [ask(batcher, f"greedy {number}", 300, 100, client="greedy") for number in range(many)]
         await until(lambda: len(model.steps) > 3)
         assert await ask(batcher, "modest", 3, QUICK) == ["MODEST"]
-        assert sum(task.done() for task in greedy) < len(greedy)
+        assert not all(task.done() for task in greedy)
         for task in greedy:
             task.cancel()
 
     run(test)
 
 
+def test_when_another_one_comes_all_work_of_the_first_becomes_slow() -> None:
+    async def test(model: Model, batcher: Batcher) -> None:
+        items = [(f"alone {number}", 300) for number in range(5)]
+        alone = asyncio.create_task(batcher.submit(STEPS, items, client="alone", costs=[500] * 5))
+        await until(lambda: len(model.steps) > 10)
+        later = asyncio.create_task(batcher.submit(STEPS, [("later", 9)] * 5, client="alone", costs=[500] * 5))
+        await asyncio.sleep(0.01)
+        assert await ask(batcher, "modest", 3, QUICK) == ["MODEST"]
+        assert not alone.done()
+        assert "later" not in model.steps
+        await asyncio.gather(alone, later)
+
+    run(test)
+
+
 def test_who_is_alone_fills_whole_batches() -> None:
     async def test(model: Model, batcher: Batcher) -> None:
-        first = ask(batcher, "first", 20, QUICK, client="one")
-        await until(lambda: bool(model.steps))
-        others = [ask(batcher, f"{number}", 1, 40, client="one") for number in range(30)]
-        await asyncio.gather(first, *others)
-        assert model.steps.index("0") + 30 == len(model.steps)  # one batch: a quarter would be 12 of them
-        assert {*model.steps[-30:]} == {str(number) for number in range(30)}
+        for _ in range(3):  # more than what it might have beside others
+            model.steps.clear()
+            first = ask(batcher, "first", 20, QUICK, client="one")
+            await until(lambda: bool(model.steps))
+            others = [ask(batcher, f"{number}", 1, 60, client="one") for number in range(30)]
+            await asyncio.gather(first, *others)
+            assert sorted(model.steps[-30:]) == sorted(str(number) for number in range(30))
+            assert model.steps.index(model.steps[-30]) == 20  # one batch: a quarter of one has room for 20 at most
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batcher_module, "LEAST_COST", 2048)
-        patch.setattr(batcher_module, "FIRST_RATE", 1)
-        run(test)
+    run(test)
 
 
 def test_a_closed_queue_ends_slow_work_when_nobody_waits_any_more() -> None:

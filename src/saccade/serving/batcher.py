@@ -110,7 +110,8 @@ class Batcher:
         self._quick, self._slow = FairQueue(), FairQueue()
         self._items, self._bytes = FairShare(max_queue), FairShare(MAX_BYTES)
         self._allowance = Allowance(QUICK_AT_ONCE, QUICK_SHARE)
-        self._last_client, self._shared_until = "", -math.inf
+        self._last_client: str | None = None
+        self._shared_until = -math.inf
         self._rates = {False: float(FIRST_RATE), True: float(FIRST_RATE)}  # of quick and slow batches
         self._running: list[_Batch] = []
         self._turn: _Batch | None = None  # the one that computes
@@ -182,13 +183,33 @@ class Batcher:
             self._withdraw(ticket, parts, size)
 
     def _rank(self, parts: list[Part], client: str) -> None:
-        """Make what a client has too much of slow; note whether others ask as well (locked)."""
+        """Make slow what a client has too much of, unless nobody else asks (locked)."""
         now = time.monotonic()
-        if client != self._last_client:
-            self._shared_until, self._last_client = now + SHARED_SECONDS, client
-        for part in parts:
+        if client != self._last_client and self._last_client is not None:
+            if not self._is_shared(now):
+                self._end_being_alone()
+            self._shared_until = now + SHARED_SECONDS
+        self._last_client = client
+        for part in parts if self._is_shared(now) else ():
             if not part.is_slow:
-                part.is_over = not self._allowance.take(client, part.cost / self._rates[False])
+                part.is_over = self._is_over(client, part.cost)
+
+    def _is_shared(self, now: float) -> bool:
+        return now < self._shared_until
+
+    def _is_over(self, client: str, cost: int) -> bool:
+        return not self._allowance.take(client, cost / self._rates[False])
+
+    def _end_being_alone(self) -> None:
+        """Make slow what the one client that was alone until now has too much of (locked)."""
+        for part in self._quick.parts():
+            if self._is_over(part.ticket.client, part.cost):
+                self._quick.remove(part)
+                part.is_over = True
+                self._slow.add(part)
+        for batch in self._running:
+            if sum(row.cost for row in batch.rows) > QUICK_AT_ONCE * self._rates[False]:
+                batch.is_slow = True
 
     def _admit(self, parts: list[Part], client: str, num_items: int, size: int) -> None:
         """Refuse what there is no room or no time for."""
@@ -246,7 +267,7 @@ class Batcher:
         """Begin a batch with the next items of a queue (locked)."""
         is_slow = queue is self._slow
         most = max(LEAST_COST, int(BATCH_SECONDS * self._rates[is_slow]))
-        share = MOST_SHARE if time.monotonic() < self._shared_until else 1.0
+        share = MOST_SHARE if self._is_shared(time.monotonic()) else 1.0
         rows = queue.take(self.max_items, most, self._slow_clients() if is_slow else (), most_share=share)
         batch = self._turn = _Batch(self, rows, is_slow=is_slow)
         self._running.append(batch)

@@ -109,6 +109,9 @@ class FairQueue:
         """When the oldest ticket came; infinity if there is none."""
         return min((part.ticket.arrived for parts in self._parts.values() for part in parts), default=math.inf)
 
+    def parts(self) -> list[Part]:
+        return [part for parts in self._parts.values() for part in parts]
+
     def add(self, part: Part) -> None:
         if not self.num_items:
             self.since = part.ticket.arrived
