@@ -42,8 +42,8 @@ def export(
 
     def prove(say: Say) -> Proof:
         predictor: Predictor = load_run(model, device="cpu")
+        portable = predictor.portable()  # refuses what no engine can run
         scored = _scored_set(model, predictor, source, target)
-        portable = predictor.portable()
         return write.export(name, portable, out, quantization=quantization, scored=scored, most=most, say=say)
 
     found = proof.make(prove, threads)

@@ -52,6 +52,12 @@ def test_it_learns(folder: Path) -> None:
     assert f"length 2: {found['bits_right']:.2f}% of the bits right" in said
 
 
+def test_no_engine_can_run_it(folder: Path) -> None:
+    refused = call("export", folder / "run", "onnx", folder / "out").exception
+    assert isinstance(refused, UserError), refused
+    assert "models of this task can't be exported" in str(refused)
+
+
 def test_files_are_scored_too(folder: Path) -> None:
     (folder / "mine.txt").write_text("110 010\n001\n\n111 000\n", encoding="utf-8")
     found = json.loads(call("evaluate", folder / "run", folder / "mine.txt", "--json").stdout)
