@@ -178,7 +178,7 @@ def test_predictors_answer_the_same(tmp_path: Path, engine: EngineName) -> None:
 
 
 def test_the_command_line_names_every_engine() -> None:
-    assert get_args(EngineName) == ("torch", *engines.ENGINES)
+    assert get_args(EngineName) == ("auto", "torch", *engines.ENGINES)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,11 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute. (default: the run's config)")
 ]
 Engine = Annotated[
-    choice.EngineName, typer.Option(help="What searches: torch; or on the CPU our native library, CTranslate2 or ONNX.")
+    choice.EngineName,
+    typer.Option(
+        help="What searches: torch; on the CPU our native library, CTranslate2 or ONNX; auto: the native library "
+        "where it can (see `saccade explain`)."
+    ),
 ]
 Quantization = Annotated[
     choice.Quantization, typer.Option(help="How the other engine stores numbers; int8 is a quarter of the bytes.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-EngineName = Literal["torch", "native", "ctranslate2", "onnx"]
+EngineName = Literal["auto", "torch", "native", "ctranslate2", "onnx"]
 Quantization = Literal["float32", "int8"]
 
 

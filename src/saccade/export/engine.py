@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any, cast, get_args
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.decoding import Searcher, Stepper
 from saccade.errors import UserError
-from saccade.export.choice import TORCH, EngineChoice, Quantization
+from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
 from saccade.export.ctranslate2_search import CTranslate2Search
 from saccade.export.formats import check_format, choose_format
 from saccade.export.native import pack as native_pack
 from saccade.export.native.engine import NativeEngine
+from saccade.export.native.library import list_kernels
 from saccade.export.native.search import NativeSearch
 from saccade.export.onnx.search import OnnxSearch
 from saccade.export.proof import Engine, max_difference, score_ours
@@ -33,6 +35,13 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
     if choice.quantization not in get_args(Quantization):
         allowed = ", ".join(get_args(Quantization))
         raise UserError(f"quantization: {choice.quantization!r} given; allowed: {allowed}")
+    if choice.name == "auto":
+        chosen, reason = choose_engine(predictor)
+        if chosen == TORCH.name and choice.quantization != TORCH.quantization:
+            raise UserError(f"quantization: {choice.quantization} given; auto takes torch here, because {reason}")
+        if isinstance(reason, Unbuilt):
+            warnings.warn(f"engine: auto takes torch, which is slower: {reason}", stacklevel=2)
+        choice = choice._replace(name=chosen)
     if choice.name == TORCH.name:
         if choice.quantization != TORCH.quantization:
             raise UserError(
@@ -40,8 +49,57 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
             )
         return predictor
     if choice.name not in ENGINES:
-        raise UserError(f"engine: {choice.name!r} given; allowed: {TORCH.name}, {', '.join(ENGINES)}")
+        raise UserError(f"engine: {choice.name!r} given; allowed: auto, {TORCH.name}, {', '.join(ENGINES)}")
     return predictor.with_searcher(lambda portable: make_searcher(portable, choice))
+
+
+class Unbuilt(str):
+    """The reason why there is no native library on this machine."""
+
+
+def choose_engine(predictor: Predictor) -> tuple[EngineName, str]:
+    """Return the engine that `auto` takes for a predictor, and why."""
+    try:
+        portable = predictor.portable()
+    except UserError:
+        return "torch", "models of this task are run by torch alone"
+    if not isinstance(portable, Portable):
+        return "torch", "models of this task are run by torch alone"
+    if (device := next(portable.network.parameters()).device).type != "cpu":
+        return "torch", f"the model is on {device}"
+    if (reason := native_pack.refuse(portable.network)) is not None:
+        return "torch", f"the native library can't run {reason}"
+    try:
+        kernels = list_kernels()[0]
+    except UserError as error:
+        return "torch", Unbuilt(str(error).removeprefix("engine: "))
+    return "native", f"the native library runs all of this Transformer, here with kernels for {kernels}"
+
+
+def explain_engines(predictor: Predictor) -> dict[EngineName, str | None]:
+    """Return for each engine why it can't run a predictor's model; None: it can."""
+    found: dict[EngineName, str | None] = {"torch": None}
+    try:
+        portable = predictor.portable()
+    except UserError as error:
+        return {name: None if name == "torch" else str(error) for name in ("torch", *ENGINES)}
+    for name in ENGINES:
+        if not isinstance(portable, Portable):
+            found[name] = "it searches for texts, and models of this task write none"
+        elif name == "native":
+            chosen, reason = choose_engine(predictor)
+            found[name] = None if chosen == name else reason
+        else:
+            found[name] = _explain_format(name, portable)
+    return found
+
+
+def _explain_format(name: str, portable: Portable) -> str | None:
+    try:
+        check_format(name, portable)
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def make_searcher(portable: Portable, choice: EngineChoice) -> Searcher:
@@ -93,7 +151,7 @@ def _pack(portable: Portable, quantization: Quantization) -> Searcher:
     return NativeSearch(engine)
 
 
-ENGINES: Mapping[str, Callable[[Portable, Quantization], Searcher]] = {  # each is a name of `EngineName`, too
+ENGINES: Mapping[EngineName, Callable[[Portable, Quantization], Searcher]] = {  # each is a name of `EngineName`, too
     "native": _pack,
     "ctranslate2": partial(_export, "ctranslate2", CTranslate2Search),
     "onnx": partial(_export, "onnx", OnnxSearch),

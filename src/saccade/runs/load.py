@@ -40,6 +40,8 @@ def load(
 
 def load_run(folder: AnyPath, *others: AnyPath, device: str | None = None, engine: EngineChoice = TORCH) -> Any:
     """Load a run as `load` does, for callers that know its task and so the predictor's class."""
+    if engine.name == "auto" and (others or device == "cuda"):  # only torch runs these
+        engine = engine._replace(name="torch")
     if engine != TORCH:
         return use_engine(_load_for_engine(Path(folder), others, device, engine.name), engine)
     first = _load_one(Path(folder), device)
@@ -55,7 +57,7 @@ def _load_for_engine(folder: Path, others: Sequence[AnyPath], device: str | None
         raise UserError(f"engine: {name} given with an ensemble; it runs one model, the engine torch several")
     if device == "cuda" and name != "torch":
         raise UserError(f"device: cuda given with the engine {name}, which runs on the CPU; allowed: cpu, auto")
-    return _load_one(folder, "cpu" if name != "torch" else device)
+    return _load_one(folder, device if name in ("torch", "auto") else "cpu")
 
 
 def read_trained(folder: Path, field: str = "") -> Any:

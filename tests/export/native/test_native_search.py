@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from exports import portable, transformer
+from exports import portable, tagger, transformer
 from runs import make_run
 from saccade.cli import app
 from saccade.data.batches import decoder_input, pad_sources
@@ -27,10 +28,13 @@ from saccade.models.transformer import Transformer
 from saccade.runs.load import load
 from saccade.serving.models import load_runs
 from saccade.tasks.base import Portable
+from saccade.tasks.translate.predictor import Translator
 from servers import serving
 
 DRAW = random.Random(3)
 THREADS = (1, 2, 3)
+RNN = ("an RNN",)
+GRU = {"kind": "rnn", "width": 16, "embedding_width": 8, "num_layers": 1}
 
 
 def draw_sources(count: int, longest: int = 12, draw: random.Random = DRAW) -> list[list[int]]:
@@ -206,6 +210,39 @@ def test_a_server_answers_the_same(tmp_path: Path) -> None:
     assert len(answers[2]) == 4
 
 
+@pytest.mark.parametrize(
+    ("overrides", "chosen", "reason"),
+    [
+        ((), "native", "the native library runs all of this Transformer, here with kernels for"),
+        (("model.score=additive",), "torch", "the native library can't run model.score: additive is no dot product"),
+        (RNN, "torch", "the native library can't run an RNN (it runs Transformers)"),
+    ],
+)
+def test_auto_chooses_and_says_why(tmp_path: Path, overrides: tuple[str, ...], chosen: str, reason: str) -> None:
+    run = make_run(tmp_path / "run", *overrides) if overrides != RNN else make_run(tmp_path / "run", model=GRU)
+    done = CliRunner().invoke(app, ["explain", str(run)])
+    assert done.stdout.startswith(f"auto takes {chosen}: {reason}")
+    told = json.loads(CliRunner().invoke(app, ["explain", str(run), "--json"]).stdout)
+    assert told["auto"] == chosen
+    assert (told["engines"]["native"] is None) == (chosen == "native")
+    assert told["engines"]["torch"] is None
+    predictor = cast(Translator, load(run, engine="auto"))
+    assert (predictor.searcher is not None) == (chosen == "native")
+    assert predictor.predict(["a b"])[0].line() == load(run).predict(["a b"])[0].line()
+    if chosen == "torch":
+        with pytest.raises(UserError, match="quantization: int8 given; auto takes torch here, because the native"):
+            load(run, engine="auto", quantization="int8")
+
+
+def test_auto_is_torch_for_ensembles_and_other_tasks(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    assert load(run, run, engine="auto").predict(["a"])
+    with pytest.raises(UserError, match="engine: native given with an ensemble"):
+        load(run, run, engine="native")
+    assert engines.choose_engine(tagger()) == ("torch", "models of this task are run by torch alone")
+    assert engines.explain_engines(tagger())["native"] == "it searches for texts, and models of this task write none"
+
+
 def test_without_a_compiler_the_engine_is_refused_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +252,10 @@ def test_without_a_compiler_the_engine_is_refused_with_a_sentence(
     library.load_library.cache_clear()
     try:
         done = CliRunner().invoke(app, ["predict", str(run), "--engine", "native"], input="a b\n")
+        with pytest.warns(
+            UserWarning, match="engine: auto takes torch, which is slower: the native library can't be used"
+        ):
+            assert load(run, engine="auto").predict(["a b"])
     finally:
         library.load_library.cache_clear()
     assert isinstance(done.exception, UserError)

@@ -131,6 +131,7 @@ _PLACES: list[tempfile.TemporaryDirectory[str]] = []  # they are removed when th
 
 def list_kernels() -> list[str]:
     """Return the kernels that run here, the best first; each was tried in a child process."""
+    load_library()
     features = _read_features()
     named = [
         name for name, one in build.list_instruction_sets().items() if features is None or one.features <= features

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saccade.attention.positions import Learned, Relative, Rotary, Sinusoidal
+from saccade.decoding import Ensemble
 from saccade.errors import UserError
 from saccade.export.native.library import cache_folder, load_library
 from saccade.export.projections import Affine, read_affine, read_projections, refuse_sizes
 from saccade.files import replace_file
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.residual import Norm
+from saccade.models.pointing.copying import CopyingModel
 from saccade.models.transformer import DecoderBlock, EncoderBlock, Residual, Transformer
 
 VERSION = 1  # of the file; csrc/model.c has it, too
@@ -35,6 +37,10 @@ Array = NDArray[Any]
 
 def refuse(network: nn.Module) -> str | None:
     """Say what of a model the native library can't run; None if it can run all."""
+    if isinstance(network, Ensemble):
+        return "an ensemble (it runs one model)"
+    if isinstance(network, CopyingModel):
+        return "model.copies: true (its search writes tokens of the vocabulary only)"
     if not isinstance(network, Transformer):
         return "an RNN (it runs Transformers)"
     if not isinstance(network.source, nn.Embedding):
