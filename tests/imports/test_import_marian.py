@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import saccade
-from marian import PHRASES, opus_folder
+from marian import PHRASES, end_near, opus_folder
 from saccade.cli import app
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
@@ -66,6 +66,16 @@ def test_logits_weights_and_outputs_are_the_same(tmp_path: Path, layout: dict[st
         assert outputs["different"] == 0
         assert outputs["same"] > 3
     assert proof.found["tokenizers"] == dict.fromkeys(("sources", "outputs", "of"), proof.about["pairs"])
+
+
+def test_long_outputs_are_the_same(tmp_path: Path) -> None:
+    folder = opus_folder(tmp_path / "opus", scale=1.2)
+    end_near(folder, TEXTS, length=15, slope=0.3)
+    proof = bring(folder, tmp_path / "run")
+    assert proof.missed == []
+    assert proof.found["outputs"]["beam 4"]["different"] == 0
+    lengths = [len(one.pieces) for one in load(tmp_path / "run").predict(TEXTS * 3, width=4, length_penalty=0)]
+    assert 8 < sum(lengths) / len(lengths) < 40
 
 
 def test_answers_with_its_own_settings_are_those_of_generate(tmp_path: Path) -> None:

@@ -168,5 +168,26 @@ def _randomize(network: Any, scale: float, end_bias: float) -> None:
     network.final_logits_bias[0, 0] = end_bias
 
 
+@torch.no_grad()
+def end_near(folder: Path, texts: Sequence[str], *, length: int, slope: float, bias: float = 0.0) -> None:
+    """Let a folder's outputs end near a length: fit the row of </s> to the positions that outputs have reached."""
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    read = tokenizer(texts, return_tensors="pt", padding=True)
+    model.final_logits_bias[0, 0] = -50.0
+    written = model.generate(**read, num_beams=1, max_new_tokens=2 * length, do_sample=False)[:, :-1]
+    vectors_BTD = model.model(**read, decoder_input_ids=written).last_hidden_state
+    best_BT = (model.lm_head(vectors_BTD) + model.final_logits_bias).amax(-1)
+    x_ND = vectors_BTD.flatten(0, 1).double()
+    y_N = (torch.arange(written.shape[1]).expand(len(texts), -1) - length).flatten().double()
+    row_D = torch.linalg.solve(x_ND.T @ x_ND + 10.0 * torch.eye(x_ND.shape[1], dtype=torch.float64), x_ND.T @ y_N)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.shared.weight"][0] = slope * row_D.float()
+    weights["final_logits_bias"][0, 0] = best_BT.mean() + bias
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
 def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False, indent=2), "utf-8")

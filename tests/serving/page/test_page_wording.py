@@ -64,4 +64,4 @@ def test_a_server_s_terms_are_on_the_page(page: Page, insisting: Serving) -> Non
     typed(page, text)
     expect(page.locator(".output")).to_contain_text("vieux oiseau")
     shown = page.locator(".output").inner_text()
-    assert shown == insisting.post("/v1/translate", q=text, model="bound").json()["translatedText"]
+    assert shown == insisting.post("/v1/translate", q=text, model="bound").json()["translations"][0]["text"]
