@@ -21,7 +21,7 @@ from saccade.runs import config as config_file
 from saccade.training import checkpoints
 
 QUICK = {"device": "cpu", "training.max_steps": 2, "training.validate_every": 1, "training.save_every": 1}
-ATTENDS = {"aligned", "jsonl", "csv", "plain_text"}  # by several heads, which adapters need
+ATTENDS = {"aligned", "jsonl", "csv", "plain_text", "points"}  # by several heads, which adapters need
 REPLACED = {  # in the texts to grow by: a word that comes twice or more, and a new one
     **dict.fromkeys(("aligned", "tsv", "jsonl", "csv", "plain_text"), (b"dog", b"wolf")),
     "sound": (b"\t1", b"\t2"),

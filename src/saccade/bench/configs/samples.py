@@ -210,6 +210,13 @@ def _bits(folder: Path) -> dict[str, Any]:
     return {**yaml.safe_load("task: remember"), "data": data, "model": model, "training": {"batch_size": 4}}
 
 
+def _points(folder: Path) -> dict[str, Any]:
+    del folder
+    data = {"sizes": [3, 5], "test_sizes": [5], "num_valid": 4, "num_test": 4}
+    model = {"width": 8, "num_heads": 2, "num_layers": 1}
+    return {**yaml.safe_load("task: point"), "data": data, "model": model, "training": {"batch_size": 4}}
+
+
 SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "aligned": _aligned,
     "tsv": _tsv,
@@ -228,6 +235,7 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "pictures": _pictures,
     "glimpses": _glimpses,
     "bits": _bits,
+    "points": _points,
     "spoken": _spoken,
 }
 
