@@ -132,7 +132,9 @@ def _kind(config: TranslateConfig) -> str:
         return wanted
     if device_for(config).type != "cuda" or config.features is not None:
         return "padded"
-    return "packed" if problem is None else "even" if _asks_nothing(config) else "padded"
+    if problem is None:
+        return "packed"
+    return "even" if _asks_nothing(config) or config.model.copies else "padded"  # kernels are made for each shape
 
 
 def _unpackable(config: TranslateConfig) -> str | None:
