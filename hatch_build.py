@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
         assert spec.loader is not None
         build = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(build)
-        library = Path(self.directory) / build.LIBRARY
-        library.parent.mkdir(parents=True, exist_ok=True)
+        self.place = tempfile.TemporaryDirectory(prefix="saccade-wheel-")
+        library = Path(self.place.name) / build.LIBRARY
         try:
             build.build(library)
         except build.CannotBuild as error:
@@ -32,3 +33,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
         build_data["pure_python"] = False
         build_data["tag"] = build.name_wheel()
         build_data["force_include"][str(library)] = f"saccade/export/native/{build.LIBRARY}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        del version, build_data, artifact_path
+        if hasattr(self, "place"):
+            self.place.cleanup()

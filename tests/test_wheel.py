@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+
+
+LIBRARY = "saccade/export/native/native.so"
+COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def run(*command: str | Path, folder: Path) -> str:
@@ -46,6 +51,7 @@ def test_a_wheel_has_every_file_of_the_package_and_the_recipes(wheel: Path) -> N
     files = [path for path in package.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".so", ".o")]
     expected = {f"saccade/{path.relative_to(package).as_posix()}" for path in files}
     expected |= {f"saccade/recipes/{path.name}" for path in (ROOT / "configs").iterdir()}
+    expected |= {LIBRARY} if COMPILER else set()
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert found == expected
@@ -61,6 +67,17 @@ def test_an_installed_wheel_trains_and_predicts(scripts: Path, tmp_path: Path) -
     run(scripts / "saccade", "train", "reviews", "--threads", "1", "training.max_steps=3", folder=tmp_path)
     assert (tmp_path / "runs" / "reviews" / "report.html").stat().st_size > 10_000
     assert run(scripts / "saccade", "predict", "runs/reviews", "a good bed .", folder=tmp_path).strip()
+
+
+@pytest.mark.skipif(not COMPILER, reason="the wheel was built without a C compiler")
+def test_an_installed_wheel_has_the_native_library(wheel: Path, scripts: Path, tmp_path: Path) -> None:
+    """It is found in the package, without a compiler and without a cache; the wheel is for this platform alone."""
+    assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
+    code = "from saccade.export.native import library; print(library.PACKAGED.exists(), library.list_kernels()[-1])"
+    assert run("env", "CC=none", f"SACCADE_CACHE={tmp_path}", scripts / "python", "-c", code, folder=tmp_path) == (
+        "True plain\n"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_installed_wheel_has_the_page_of_the_server(scripts: Path, tmp_path: Path) -> None:
