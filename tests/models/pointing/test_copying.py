@@ -13,6 +13,7 @@ from saccade.data.text.tokenizer import END, START, UNKNOWN
 from saccade.models.pointing.copying import CopyingModel, Pointed, mix
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
+from saccade.tasks.translate.copying import loss
 from saccade.tasks.translate.copying.loss import copy_loss
 
 V = 11
@@ -101,10 +102,10 @@ def test_the_loss_is_that_of_the_mixture(kind: str, covers: bool) -> None:
     real_BT = torch.tensor([[True] * 4, [True] * 3 + [False]])
     at_target = step_BTV.gather(-1, WRITE_BT[..., None])[..., 0][real_BT]
     mean = logits(model, found).log_softmax(-1).mean(-1)[real_BT]
-    loss, likelihood = copy_loss(model, BATCH, smoothing=0.1)
+    found_loss, likelihood = copy_loss(model, BATCH, smoothing=0.1)
     torch.testing.assert_close(likelihood, -at_target.sum().detach())
-    torch.testing.assert_close(loss, -0.9 * at_target.sum() - 0.1 * mean.sum())
-    loss.backward()
+    torch.testing.assert_close(found_loss, -0.9 * at_target.sum() - 0.1 * mean.sum())
+    found_loss.backward()
     own = [parameter.grad for parameter in model.parameters()]
     model.zero_grad()
     found = model(SOURCE_BS, LENGTH_B, READ_BT)
@@ -113,6 +114,15 @@ def test_the_loss_is_that_of_the_mixture(kind: str, covers: bool) -> None:
     (-0.9 * step_BTV.gather(-1, WRITE_BT[..., None])[..., 0][real_BT].sum() - 0.1 * mean.sum()).backward()
     for parameter, grad in zip(model.parameters(), own, strict=True):
         torch.testing.assert_close(parameter.grad, grad)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_padding_and_rows_without_targets_change_no_loss(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, wider = make(kind, covers=True), BATCH.pad_to(5, 9)
+    wanted = copy_loss(model, BATCH, smoothing=0.1, coverage=0.7)
+    torch.testing.assert_close(copy_loss(model, wider, smoothing=0.1, coverage=0.7), wanted)
+    monkeypatch.setattr(loss, "is_fused", lambda _: True)  # as on a device, where padding is computed too
+    torch.testing.assert_close(copy_loss(model, wider, smoothing=0.1, coverage=0.7), wanted)
 
 
 def test_an_unknown_word_that_the_source_does_not_have_is_unk() -> None:
@@ -126,9 +136,9 @@ def test_weights_of_zero_give_numbers() -> None:
     model = make("transformer")
     with torch.no_grad():  # so sure of another place that its weight is 0 in floating point
         model.pointer.query.weight.mul_(1e6)
-    loss, _ = copy_loss(model, BATCH, smoothing=0.1, coverage=1.0)
-    loss.backward()
-    assert bool(torch.isfinite(loss))
+    found_loss, _ = copy_loss(model, BATCH, smoothing=0.1, coverage=1.0)
+    found_loss.backward()
+    assert bool(torch.isfinite(found_loss))
     assert all(bool(torch.isfinite(one.grad).all()) for one in model.parameters() if one.grad is not None)
     found = model(SOURCE_BS, LENGTH_B, READ_BT)
     assert bool((found.weight_BTS[0] == 0).any())
