@@ -287,7 +287,8 @@ class Translator(Predictor):
     @property
     def copies(self) -> bool:
         """Whether the model may write unknown words of its source."""
-        return isinstance(self.model, CopyingModel)
+        first = self.model.members[0] if isinstance(self.model, Ensemble) else self.model
+        return isinstance(first, CopyingModel)
 
     def output_tokenizer(self, text: str) -> Tokenizer:
         """Return the tokenizer of what is written for a text."""
@@ -343,6 +344,8 @@ class Translator(Predictor):
             if not isinstance(run, Translator):
                 raise UserError(f"{name}: it isn't text to text; an ensemble is of runs that are")
             found.append(run)
+            if run.copies != found[0].copies:
+                raise UserError(f"{name}: in an ensemble all runs copy, or none; {runs[0][0]} is other than this one")
             for side in ("source", "target"):
                 if fingerprint(getattr(run, side)) != fingerprint(getattr(found[0], side)):
                     first = runs[0][0]

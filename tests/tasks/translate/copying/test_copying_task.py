@@ -59,6 +59,16 @@ def test_alone_or_in_company_is_the_same(translator: Translator) -> None:
     assert [one.text for one in drawn] == [translator.predict([text], sample=True, seed=3)[0].text for text in TEXTS]
 
 
+def test_an_ensemble_copies_as_its_members_do(translator: Translator, tmp_path: Path) -> None:
+    both = Translator.ensemble([("one", translator), ("two", translator)])
+    for one, alone in zip(both.predict(TEXTS, width=2), translator.predict(TEXTS, width=2), strict=True):
+        assert one.text == alone.text
+        assert one.score == pytest.approx(alone.score, abs=1e-4)
+    plain = load_run(make_run(tmp_path / "plain"))
+    with pytest.raises(UserError, match="all runs copy, or none"):
+        Translator.ensemble([("one", translator), ("plain", plain)])
+
+
 def test_outputs_may_begin_with_a_word_that_only_the_source_has(translator: Translator) -> None:
     (found,) = translator.predict(["a Mara b"], prefixes=["Mara b"], width=2)
     assert found.text.startswith("Mara b")
