@@ -86,6 +86,9 @@ def test_clips_of_several_lengths_are_one_set(tmp_path: Path) -> None:
     assert found.item(1).source.shape == (3, 3, 8, 8)
     assert found.spans == [[], [Span(1, 0, 2)]]
     assert found.captions[1] == ["it stops", "the end"]
+    (tmp_path / "spans.tsv").write_text("a.gif\t2\t1\t4\n", "utf-8")
+    with pytest.raises(ValueError, match=r"spans.tsv: a span of a.gif ends at frame 4; the clip has 3"):
+        reader.read(str(tmp_path / "captions.tsv"), str(tmp_path), str(tmp_path / "spans.tsv"))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.99])

@@ -155,6 +155,10 @@ class CaptionReader:
         first_words = {name: captions[0].split() for name, captions in captions_of.items()}
         spans_of = read_spans(Path(spans).expanduser(), first_words) if spans is not None else None
         clips = [read_clip(path / name, size) for name in captions_of]
+        for name, clip in zip(captions_of, clips, strict=True):
+            last = max((span.last for span in (spans_of or {}).get(name, [])), default=0)
+            if last >= len(clip):
+                raise UserError(f"{spans}: a span of {name} ends at frame {last + 1}; the clip has {len(clip)}")
         return CaptionSet(
             list(captions_of),
             list(captions_of.values()),
