@@ -431,6 +431,7 @@ class Translator(Predictor):
         """Read texts with what their outputs begin with; `first` is the number of the first one."""
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
+            ids: Any  # of a sound, its frames
             if isinstance(text, str):
                 spelt, notes = wording.read(clean(text))
                 target = self.output_tokenizer(spelt)
