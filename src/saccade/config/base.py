@@ -62,6 +62,8 @@ class HeldOutPart(Section):
     @model_validator(mode="before")
     @classmethod
     def _read_number(cls, given: object) -> object:
+        if isinstance(given, dict) and "source" in given:
+            raise ValueError("source: given beside a part; allowed: files or a part (0.05 alone replaces files)")
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
         return {"count" if isinstance(given, int) else "share": given} if is_number else given
 

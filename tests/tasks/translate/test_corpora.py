@@ -189,7 +189,7 @@ def test_a_run_whose_validation_set_is_held_out_is_trained_and_reported(tmp_path
         (0, "data.valid.count: 0 given; input should be greater than or equal to 1"),
         (1.5, "data.valid.share: 1.5 given; input should be less than 1"),
         (True, "data.valid: True given"),
-        ({"share": 0.1, "source": "x"}, r"data.valid.source: unknown; allowed: share, count"),
+        ({"share": 0.1, "source": "x"}, r"data.valid.source: given beside a part; allowed: files or a part"),
         ({"soource": "x"}, r"data.valid.source: missing; data.valid.soource: unknown \(did you mean source\?\)"),
         (25, "data.valid: 25 given; data.train has 25, and some must be left to train on"),
         (1e-9, "data.valid: 1e-09 given; it holds out no pair; allowed: a count, or a file"),
