@@ -24,9 +24,10 @@ FIELDS: dict[str, dict[str, Any]] = {  # of each route, a request that is fine
     "/v1/translate": {"q": ["a", "b"], "num_best": 2, "alignment": True, "tokens": True, "beam": 3, "split": False},
     "/v1/look": {"text": "a b", "kinds": ["cross"], "layers": [0], "heads": [0], "norms": True, "views": ["rollout"]},
     "/v1/classify": {"q": "a b", "attention": True, "key_terms": 2},
-    "/v1/tag": {"q": "a b", "probabilities": True},
+    "/v1/tag": {"q": ["a b", {"words": ["a", "b"], "column 1": ["c", "d"]}], "probabilities": True},
     "/v1/caption": {"image": "iVBORw0KGgo=", "num_best": 2, "attention": True},
     "/v1/glimpse": {"image": "iVBORw0KGgo="},
+    "/v1/listen": {"sound": "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=", "beam": 2, "num_best": 2},
     "/v1/write": {"q": "a b", "temperature": 0.5, "top_k": 3, "top_p": 0.9, "seed": 1, "max_length": 9},
     "/v1/answer": {"q": "a b. who is it?"},
 }
