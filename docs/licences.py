@@ -58,11 +58,16 @@ def write_table(components: Iterable[dict[str, Any]]) -> str:
     lines = [
         "# Licences of what saccade needs",
         "",
-        "saccade itself is under Apache-2.0. Each package stands below the first extra that brings it, with the version of",
-        "`constraints.txt` and the licence that its metadata declare. [sbom.json](sbom.json) has all of it as a bill of",
-        "materials in CycloneDX's format. `make licences` writes both anew; a test compares them with what is installed.",
-        "The wheel of soundfile holds libsndfile (LGPL-2.1), that of torch for CUDA brings NVIDIA's libraries under their terms.",
-        "The extra `speech` is in none of these lists, and not in `all`: the wheel of espeakng-loader holds eSpeak NG (GPL-3.0).",
+        "saccade itself is under Apache-2.0. Each package stands below the first extra that brings "
+        "it, with the version of",
+        "`constraints.txt` and the licence that its metadata declare. [sbom.json](sbom.json) has all of it as a "
+        "bill of",
+        "materials in CycloneDX's format. `make licences` writes both anew; a test compares them with what "
+        "is installed.",
+        "The wheel of soundfile holds libsndfile (LGPL-2.1), that of torch for CUDA brings NVIDIA's libraries "
+        "under their terms.",
+        "The extra `speech` is in none of these lists, and not in `all`: the wheel of espeakng-loader holds "
+        "eSpeak NG (GPL-3.0).",
     ]
     for extra, title in SETS.items():
         names = sorted((needs(extra) & set(known)) - told - TOOLS)

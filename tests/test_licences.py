@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))
-import licences  # noqa: E402  a script beside the documentation
+import licences  # type: ignore[import-not-found]  # noqa: E402  a script beside the documentation
 
 
 def test_all_that_is_needed_is_listed() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -78,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_restart_is_enough(rank: int, whole: tuple[Path, bytes], tmp_path: Path) -> None:
     path, expected = whole
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     torchrun = psutil.Popen(command(path, tmp_path / "run", restarts=1), env=ALONE, **pipes)
     kill_in_the_middle(torchrun, tmp_path / "run", rank)
     shown, _ = torchrun.communicate(timeout=300)
@@ -89,7 +90,7 @@ def test_one_restart_is_enough(rank: int, whole: tuple[Path, bytes], tmp_path: P
 
 def test_what_two_began_one_may_end(whole: tuple[Path, bytes], tmp_path: Path) -> None:
     path, expected = whole
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     torchrun = psutil.Popen(command(path, tmp_path / "run", restarts=0), env=ALONE, **pipes)
     kill_in_the_middle(torchrun, tmp_path / "run", 1)
     shown, _ = torchrun.communicate(timeout=300)

@@ -171,9 +171,12 @@ class RecurrentModel(Section):
         )
 
     def _cells(self) -> PlainCells | Lstmn:
-        widths, common = (self.embedding_width, self.width), {"num_layers": self.num_layers, "dropout": self.dropout}
+        widths, common = (
+            (self.embedding_width, self.width),
+            dict[str, Any](num_layers=self.num_layers, dropout=self.dropout),
+        )
         if self.cell == "lstmn":
-            return Lstmn(*widths, span=self.span, score=self.score, normalizer=self.normalizer, **common)  # type: ignore[arg-type]
+            return Lstmn(*widths, span=self.span, score=self.score, normalizer=self.normalizer, **common)
         dropping = Dropping(self.variational, self.weight_dropout)
         return PlainCells(*widths, cell=self.cell, dropping=dropping, **common)
 

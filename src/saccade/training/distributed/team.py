@@ -113,7 +113,7 @@ def join_team() -> Iterator[Team]:
 
 def _meet(backends: str) -> None:
     """Find the other processes through torchrun's store, which still has the addresses of those before a restart."""
-    store, rank, size = next(distributed.rendezvous("env://", timeout=PATIENCE))
+    store, rank, size = next(distributed.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = distributed.PrefixStore(f"attempt{attempt}", store)
+    own = distributed.PrefixStore(f"attempt{attempt}", store)  # type: ignore[attr-defined]
     distributed.init_process_group(backends, store=own, rank=rank, world_size=size, timeout=PATIENCE)
