@@ -15,6 +15,7 @@ from saccade.data.batches import ShuffledBatches
 from saccade.data.pictures import shapes
 from saccade.data.pictures.captions import CaptionBatch
 from saccade.data.text.tokenizer import START
+from saccade.layers.clip_encoder import ClipEncoder
 from saccade.layers.image_encoder import FeatureEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
@@ -24,7 +25,7 @@ from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.training.loop import Trainer
 from saccade.training.options import TrainingOptions
 
-WORDS, PLACES, COUNT = 5, 9, 2000
+WORDS, PLACES, COUNT, FRAMES = 5, 9, 2000, 6
 
 
 def blind(sentences: list[str]) -> float:
@@ -98,3 +99,45 @@ def test_the_place_that_matters_is_found(tmp_path: Path, attention: str) -> None
     on_place = glance.weight_BTS[torch.arange(200), 0, torch.from_numpy(place_N[-200:])].mean()
     assert right > 0.95
     assert on_place > 0.8
+
+
+def flashes(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Clips of dim noise in which one cell flashes in one frame; that frame, and the colour of the flash."""
+    frame_NFCYX = generator.integers(0, 60, (COUNT, FRAMES, 3, 8, 8)).astype(np.uint8)
+    moment_N, colour_N = generator.integers(FRAMES, size=COUNT), generator.integers(3, size=COUNT)
+    row_N, column_N = 4 * generator.integers(2, size=(2, COUNT))
+    for row in range(COUNT):
+        y, x = slice(row_N[row], row_N[row] + 4), slice(column_N[row], column_N[row] + 4)
+        frame_NFCYX[row, moment_N[row], colour_N[row], y, x] = 255
+    return frame_NFCYX, moment_N, colour_N
+
+
+def test_the_moment_that_matters_is_found(tmp_path: Path) -> None:
+    """The colour of a flash is to be written: one in three by chance, and half of the looks are at or beside it."""
+    torch.manual_seed(1)
+    frame_NFCYX, moment_N, colour_N = flashes(np.random.default_rng(1))
+    encoder = ClipEncoder(16, frames=FRAMES, rows=8, columns=8)
+    network = Captioner(encoder, vocabulary=7, sizes=RecurrentSizes(16, 8, cell="lstm"), start="zeros")
+    cells = math.prod(encoder.shape)
+
+    def load(rows: np.ndarray) -> CaptionBatch:
+        read_BT = torch.full((len(rows), 1), START)
+        write_BT = torch.from_numpy(4 + colour_N[rows])[:, None]
+        places_B, length_B = torch.full((len(rows),), FRAMES * cells), torch.ones(len(rows), dtype=torch.long)
+        return CaptionBatch(torch.from_numpy(frame_NFCYX[rows]), places_B, read_BT, write_BT, length_B)
+
+    plan = ShuffledBatches(COUNT - 200, size=32, seed=1, load=load)
+    options = TrainingOptions(
+        max_steps=250, learning_rate=0.01, warmup_steps=20, schedule="constant", validate_every=250
+    )
+    trainer = Trainer(network, plan, lambda batch: caption_loss(network, batch, Weights()), options, tmp_path)
+    trainer.run(lambda: {"score": 0.0}, lambda *_: None)
+    network.eval()
+    held_out = load(np.arange(COUNT - 200, COUNT))
+    with torch.no_grad():
+        vectors, glance = network(held_out.source, held_out.places_B, held_out.read_BT)
+    right = (network.logits(vectors)[:, 0].argmax(-1) == held_out.write_BT[:, 0]).float().mean()
+    weight_NF = glance.weight_BTS[:, 0].unflatten(1, (FRAMES, cells)).sum(-1)
+    is_near_NF = torch.arange(FRAMES) - torch.from_numpy(moment_N[-200:])[:, None]
+    assert right > 0.95
+    assert float((weight_NF * (is_near_NF.abs() <= 1)).sum(1).mean()) > 0.8

@@ -118,6 +118,7 @@ export function pictureInput({ onChange, onError }) {
       choose.textContent = `Choose a ${what}`;
       random.textContent = `Random ${what}`;
       picture.setAttribute("aria-label", `The ${what}`);
+      frame.classList.toggle("wide", Boolean(size.frames));
       const dropped = size.frames ? "Drop an animated GIF, PNG or WebP here, or paste one." : "Drop a picture here, or paste one.";
       hint.textContent = canDraw ? "Draw on it, drop a picture here, or paste one." : dropped;
       picture.classList.toggle("pad", canDraw);
