@@ -64,7 +64,7 @@ def test_what_it_heard_is_shown_as_one_row_of_cells(hearing: Hearing) -> None:
     assert np.array(cross["weights"]).shape[-1] == num_steps > 1
     described = {model["name"]: model for model in hearing.serving.client.get("/v1/models").json()["models"]}
     assert (described["hears"]["reads"], described["reads"]["reads"]) == ("sound", "text")
-    assert described["hears"]["kinds"] == ["cross"]
+    assert (described["hears"]["kinds"], described["hears"]["title"]) == (["cross"], "Sound to text")
 
 
 def test_floating_point_and_channels_are_read(hearing: Hearing) -> None:

@@ -30,7 +30,7 @@ class Description(NamedTuple):
         return {
             "name": run.name,
             "task": run.task,
-            "title": TASKS[run.task].route.title,
+            "title": "Sound to text" if run.hears else TASKS[run.task].route.title,
             "reads": traits.reads,
             "answers": traits.answers,
             "streams": traits.streams,
