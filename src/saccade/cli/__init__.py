@@ -25,6 +25,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "export": "Write a model for another engine, and prove that it answers the same there.",
     "import": "Make a run of a model of another toolkit, and prove that it answers the same here.",
     "explain": "Say which engine suits a run on this machine, and why the others can't run it.",
+    "shortlist": "Learn which tokens can stand for those of a source: the native engine is faster with them.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
     "recipes": "List recipes: configs to begin with. Also show and copy them.",
     "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",

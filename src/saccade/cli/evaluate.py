@@ -27,6 +27,7 @@ from saccade.cli.flags import (
     Placeholders,
     Quantization,
     RunFolder,
+    ShortlistFile,
     Terms,
     Threads,
     group_flags,
@@ -78,6 +79,7 @@ def evaluate(
     device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
+    shortlist: ShortlistFile = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the result to a PNG, SVG or PDF file, for example the score by length.")
     ] = None,
@@ -89,7 +91,9 @@ def evaluate(
     if plot is not None:
         heatmap.check_ending(plot)
     set_threads(threads)
-    predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
+    predictor: Predictor = load_run(
+        model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization, shortlist)
+    )
     if glossary is not None:
         predictor = predictor.with_glossary(glossary)
     options = options_given(scoring)

@@ -49,6 +49,12 @@ Engine = Annotated[
 Quantization = Annotated[
     choice.Quantization, typer.Option(help="How the other engine stores numbers; int8 is a quarter of the bytes.")
 ]
+ShortlistFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--shortlist", help="With the native engine: a file of `saccade shortlist`; only its tokens are written."
+    ),
+]
 Placeholders = Annotated[
     Literal["keep", "ignore"] | None,
     typer.Option(help="keep: {0}, %s, tags, addresses and URLs come out as they went in. (default: the run's)"),

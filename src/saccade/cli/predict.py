@@ -28,6 +28,7 @@ from saccade.cli.flags import (
     Placeholders,
     Quantization,
     RunFolder,
+    ShortlistFile,
     Terms,
     Threads,
     group_flags,
@@ -131,6 +132,7 @@ def predict(
     device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
+    shortlist: ShortlistFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with scores.")] = False,
     as_written: Annotated[
         bool | None,
@@ -150,7 +152,9 @@ def predict(
     if prefix is not None:
         options["prefixes"] = corpus.read_lines(prefix)
     set_threads(threads)
-    predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
+    predictor: Predictor = load_run(
+        model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization, shortlist)
+    )
     if glossary is not None:
         predictor = predictor.with_glossary(glossary)
     allowed = predictor.traits.predict_options

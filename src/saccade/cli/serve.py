@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saccade.cli.flags import Device, Engine, Quantization, set_threads
+from saccade.cli.flags import Device, Engine, Quantization, ShortlistFile, set_threads
 from saccade.errors import UserError, describe_missing
 from saccade.export.choice import EngineChoice
 from saccade.serving.settings import Settings
@@ -73,6 +73,7 @@ def serve(
     device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
+    shortlist: ShortlistFile = None,
     suggestions: Annotated[
         Path | None, typer.Option(help="A file to which better translations from users are added.")
     ] = None,
@@ -107,7 +108,7 @@ def serve(
         suggestions=suggestions,
         quiet=quiet,
     )
-    choice = EngineChoice(engine, quantization)
+    choice = EngineChoice(engine, quantization, shortlist)
     load = partial(load_runs, runs, languages or (), choice, glossary or (), device)
     if processes > 1:
         if rate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 EngineName = Literal["auto", "torch", "native", "ctranslate2", "onnx"]
@@ -9,10 +10,11 @@ Quantization = Literal["float32", "int8"]
 
 
 class EngineChoice(NamedTuple):
-    """The engine that searches, and how its numbers are stored."""
+    """The engine that searches, how its numbers are stored, and a file of the ids that outputs may have."""
 
     name: EngineName = "torch"
     quantization: Quantization = "float32"
+    shortlist: Path | None = None
 
 
 TORCH = EngineChoice()

@@ -20,6 +20,7 @@ from saccade.export.native import pack as native_pack
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.library import list_kernels
 from saccade.export.native.search import NativeSearch
+from saccade.export.native.shortlist import Shortlist
 from saccade.export.onnx.search import OnnxSearch
 from saccade.export.proof import Engine, max_difference, score_ours
 from saccade.models.transformer import Transformer
@@ -42,6 +43,8 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
         if isinstance(reason, Unbuilt):
             warnings.warn(f"engine: auto takes torch, which is slower: {reason}", stacklevel=2)
         choice = choice._replace(name=chosen)
+    if choice.shortlist is not None and choice.name != "native":
+        raise UserError(f"shortlist: given with the engine {choice.name}; only the engine native takes one")
     if choice.name == TORCH.name:
         if choice.quantization != TORCH.quantization:
             raise UserError(
@@ -104,22 +107,20 @@ def _explain_format(name: str, portable: Portable) -> str | None:
 
 def make_searcher(portable: Portable, choice: EngineChoice) -> Searcher:
     """Build an engine that searches for a model's outputs."""
-    searcher = ENGINES[choice.name](portable, choice.quantization)
+    searcher = ENGINES[choice.name](portable, choice)
     if (reason := searcher.refuse(portable.options)) is not None:
         raise UserError(f"{reason}, and the run's config asks for it; the engine torch can")
     return searcher
 
 
-def _export(
-    name: str, make: Callable[[Any, Stepper], Searcher], portable: Portable, quantization: Quantization
-) -> Searcher:
+def _export(name: str, make: Callable[[Any, Stepper], Searcher], portable: Portable, choice: EngineChoice) -> Searcher:
     """Export a model to a format, into a folder that lasts until it is loaded, and search with what was loaded."""
     chosen = choose_format(name)
     check_format(name, portable)
     with tempfile.TemporaryDirectory(prefix="saccade-engine-") as place:
-        chosen.write(portable, Path(place), quantization)
+        chosen.write(portable, Path(place), choice.quantization)
         engine = cast(Engine, chosen.load(portable, Path(place)))
-    if quantization == "float32":
+    if choice.quantization == "float32":
         _check(portable, engine)
     return make(engine, cast(Stepper, portable.network))
 
@@ -140,18 +141,18 @@ def _check(portable: Portable, engine: Engine) -> None:
         raise UserError(f"engine: {engine.name} is wrong on this machine, log p differs by {worst:.1e}; use torch")
 
 
-def _pack(portable: Portable, quantization: Quantization) -> Searcher:
+def _pack(portable: Portable, choice: EngineChoice) -> Searcher:
     """Pack a model for the native library, and search with it."""
     if (reason := native_pack.refuse(portable.network)) is not None:
         raise UserError(f"engine: native can't run this model: {reason}; the engine torch can")
     network = cast(Transformer, portable.network)
-    engine = NativeEngine(network, native_pack.pack(network, quantization))
-    if quantization == "float32":
+    engine = NativeEngine(network, native_pack.pack(network, choice.quantization))
+    if choice.quantization == "float32":
         _check(portable, engine)
-    return NativeSearch(engine)
+    return NativeSearch(engine, None if choice.shortlist is None else Shortlist.load(choice.shortlist, portable))
 
 
-ENGINES: Mapping[EngineName, Callable[[Portable, Quantization], Searcher]] = {  # each is a name of `EngineName`, too
+ENGINES: Mapping[EngineName, Callable[[Portable, EngineChoice], Searcher]] = {  # each is a name of `EngineName`, too
     "native": _pack,
     "ctranslate2": partial(_export, "ctranslate2", CTranslate2Search),
     "onnx": partial(_export, "onnx", OnnxSearch),

@@ -28,13 +28,16 @@ def load(
     device: str | None = None,
     engine: EngineName = "torch",
     quantization: Quantization = "float32",
+    shortlist: AnyPath | None = None,
 ) -> Predictor:
     """Load a trained run, given as its folder or as what `train` returned: a `Predictor` of its task's class.
 
     Several are an ensemble, decoded as the first one says. `device` (auto, cpu, cuda) is theirs unless it is given.
-    `engine` searches for outputs; `quantization` is how its numbers are stored.
+    `engine` searches for outputs; `quantization` is how its numbers are stored; `shortlist` is a file of the ids that
+    outputs may have.
     """
-    predictor: Predictor = load_run(folder, *others, device=device, engine=EngineChoice(engine, quantization))
+    choice = EngineChoice(engine, quantization, None if shortlist is None else Path(shortlist))
+    predictor: Predictor = load_run(folder, *others, device=device, engine=choice)
     return predictor
 
 

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -24,6 +25,7 @@ from saccade.export.choice import EngineChoice
 from saccade.export.native import library, pack
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.search import NativeSearch
+from saccade.export.native.shortlist import Shortlist, name_tokenizers
 from saccade.models.transformer import Transformer
 from saccade.runs.load import load
 from saccade.serving.models import load_runs
@@ -260,3 +262,120 @@ def test_without_a_compiler_the_engine_is_refused_with_a_sentence(
         library.load_library.cache_clear()
     assert isinstance(done.exception, UserError)
     assert "no C compiler was found (no-such-compiler); the engine torch can" in str(done.exception)
+
+
+def allow_all(model: Portable, source: list[list[int]]) -> Shortlist:
+    """Allow the given target ids of each source id, and the first four to all."""
+    offset = np.cumsum([0, *map(len, source)], dtype=np.int32)
+    listed = [number for ids in source for number in ids]
+    return Shortlist(offset, np.array(listed, np.int32), np.arange(4, dtype=np.int32), name_tokenizers(model))
+
+
+class Narrow:
+    """The model, with the log-probabilities of a shortlist: one source at a time."""
+
+    def __init__(self, network: Any, allowed: list[int]) -> None:
+        self.start, self.advance, self._network = network.start, network.advance, network
+        self._allowed = allowed
+
+    def logits(self, vectors: torch.Tensor) -> torch.Tensor:
+        logits_NV = self._network.logits(vectors)
+        narrow_NV = torch.full_like(logits_NV, -torch.inf)
+        narrow_NV[..., self._allowed] = logits_NV[..., self._allowed]
+        return narrow_NV
+
+
+@pytest.mark.parametrize("options", [{}, {"min_length": 6}, {"width": 3, "num_best": 2}], ids=str)
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_shortlist_leaves_each_source_its_own_ids(
+    tmp_path: Path, model: Portable, options: dict[str, Any], threads: int
+) -> None:
+    """As our search does with the logits of the others at -inf; the company changes no bit."""
+    chosen = BeamOptions(**options)
+    listed = [[4 + (number * step) % 7 for step in (1, 3)] if number > 3 else [] for number in range(15)]
+    shortlist = allow_all(model, [sorted(set(ids)) for ids in listed])
+    given = draw_sources(33, 6, random.Random(8))
+    prefixes = [[4 + row % 7] * (row % 3) for row in range(len(given))]
+    for quantization in ("float32", "int8"):
+        native = searcher(model, tmp_path, quantization, threads=threads)
+        native = NativeSearch(native._engine, shortlist)
+        found = native.search(given, prefixes, chosen, None)
+        assert [
+            native.search([one], [prefix], chosen, None)[0] for one, prefix in zip(given, prefixes, strict=True)
+        ] == found
+        if quantization == "int8":
+            continue
+        for one, prefix, best in zip(given, prefixes, found, strict=True):
+            narrow = Narrow(model.network, shortlist.allow([*one, 2], prefix).tolist())
+            check_same(search(cast(Stepper, narrow), *pad_sources([one]), chosen, [prefix]), [best])
+
+
+def test_a_shortlist_of_all_ids_changes_nothing(tmp_path: Path, model: Portable) -> None:
+    shortlist = allow_all(model, [list(range(11))] * 15)
+    native, given = searcher(model, tmp_path, "int8"), draw_sources(20, 12, random.Random(9))
+    narrow = NativeSearch(native._engine, shortlist)
+    for width in (1, 4):
+        whole = native.search(given, [[] for _ in given], BeamOptions(width=width), None)
+        check_same(whole, narrow.search(given, [[] for _ in given], BeamOptions(width=width), None))
+    for options in (SamplingOptions(), BeamOptions(no_repeat_ngram=2), BeamOptions(width=33)):
+        assert "with a shortlist: that search is done outside of the library" in str(narrow.refuse(options))
+
+
+def test_a_shortlist_is_learned_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = make_run(tmp_path / "run")
+    (tmp_path / "given.txt").write_text("a b c\nd e\n\nf\n", encoding="utf-8")
+    (tmp_path / "wanted.txt").write_text("c b a\ne d\n\nf\n", encoding="utf-8")
+    told = ["shortlist", "run", "ids.npz", "--input", "given.txt", "--target", "wanted.txt", "--common", "1"]
+    done = CliRunner().invoke(app, told)
+    assert "3 pairs: " in done.stdout
+    portable_run = load(run).portable()
+    assert isinstance(portable_run, Portable)
+    learned = Shortlist.load(Path("ids.npz"), portable_run)
+    assert set(learned.target.tolist()) <= {*range(4, 10)}  # a to f
+    assert len(learned.common) == 5
+    asked = ["predict", "run", "--engine", "native", "--shortlist", "ids.npz"]
+    done = CliRunner().invoke(app, asked, input="a b c\n")
+    assert set(done.stdout.split()) <= set("abcdef")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "native", "--shortlist", "nothing.npz"], "shortlist: nothing.npz: there is no such file"),
+        (["--engine", "native", "--shortlist", "run/config.yaml"], "this is no shortlist, or it is damaged"),
+        (["--engine", "native", "--shortlist", "other.npz"], "it was learned for other tokenizers than the run's"),
+        (["--engine", "torch", "--shortlist", "other.npz"], "shortlist: given with the engine torch; only the engine"),
+    ],
+)
+def test_a_wrong_shortlist_is_refused(
+    tmp_path: Path, model: Portable, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "run")
+    allow_all(model, [[4]] * 15).save(Path("other.npz"))
+    done = CliRunner().invoke(app, ["predict", "run", *arguments], input="a b\n")
+    assert isinstance(done.exception, UserError)
+    assert message in str(done.exception)
+
+
+def test_a_damaged_shortlist_is_refused(tmp_path: Path, model: Portable) -> None:
+    path, whole = tmp_path / "ids.npz", allow_all(model, [[4, 5]] * 15)
+    wrong: list[dict[str, Any]] = [
+        {"offset_N": whole.offset_N[:-1]},
+        {"offset_N": whole.offset_N[::-1].copy()},
+        {"target": whole.target + 7},
+        {"target": whole.target - 5},
+        {"common": whole.common[1:]},
+        {"common": whole.common.astype(np.int64)},
+    ]
+    for change in wrong:
+        parts: dict[str, Any] = {"offset_N": whole.offset_N, "target": whole.target, "common": whole.common, **change}
+        Shortlist(names=whole.names, **parts).save(path)
+        with pytest.raises(UserError, match="this is no shortlist, or it is damaged"):
+            Shortlist.load(path, model)
+    whole.save(path)
+    assert Shortlist.load(path, model).names == whole.names
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(UserError, match="this is no shortlist, or it is damaged"):
+        Shortlist.load(path, model)

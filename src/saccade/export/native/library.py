@@ -62,6 +62,7 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "logits": (c_int, [c_void_p, c_long, c_void_p, c_void_p, c_long]),
     "search": (c_void_p, [c_void_p, POINTER(Options), c_long, c_long, c_int]),
     "add": (c_int, [c_void_p, c_long, c_void_p, c_long, c_void_p, c_long, c_int]),
+    "allow": (c_int, [c_void_p, c_long, c_void_p]),
     "drop": (None, [c_void_p, c_long]),
     "run": (c_long, [c_void_p, c_long]),
     "tell": (None, [c_void_p, c_long, POINTER(Told)]),

@@ -18,6 +18,7 @@ from saccade.decoding.slices import Tick, narrow
 from saccade.errors import UserError
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.library import Options, Output, Told, load_library
+from saccade.export.native.shortlist import Integers, Shortlist
 from saccade.export.proof import TOKENS, Ids
 from saccade.tasks.texts import batch_by_length
 
@@ -35,11 +36,21 @@ class NativeSearch:
 
     name = "native"
 
-    def __init__(self, engine: NativeEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: NativeEngine, shortlist: Shortlist | None = None) -> None:
+        self._engine, self._shortlist = engine, shortlist
 
-    def refuse(self, options: BeamOptions | SamplingOptions) -> None:
-        """Refuse nothing."""
+    def refuse(self, options: BeamOptions | SamplingOptions) -> str | None:
+        """Refuse what Python has to search for, if there is a shortlist: it is for the library's own search."""
+        if self._shortlist is None or self._is_whole(options):
+            return None
+        asked = "sample" if isinstance(options, SamplingOptions) else f"beam: {options.width}"
+        asked = "no_repeat_ngram" if isinstance(options, BeamOptions) and options.no_repeat_ngram else asked
+        return f"{asked} with a shortlist: that search is done outside of the library, for all ids"
+
+    @staticmethod
+    def _is_whole(options: BeamOptions | SamplingOptions) -> bool:
+        """Tell whether the library searches by itself."""
+        return isinstance(options, BeamOptions) and options.width <= MOST_WIDTH and not options.no_repeat_ngram
 
     def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> None:
         """Refuse nothing."""
@@ -55,7 +66,7 @@ class NativeSearch:
             options = replace(options, max_length=min(options.max_length, most))
         found: list[list[Hypothesis]] = [[] for _ in sources]
         kept = [row for row, ids in enumerate(sources) if ids]
-        if isinstance(options, BeamOptions) and options.width <= MOST_WIDTH and not options.no_repeat_ngram:
+        if isinstance(options, BeamOptions) and self._is_whole(options):
             if kept:
                 tell = None if tick is None else narrow(tick, kept)
                 best = self._search_all([sources[row] for row in kept], [prefixes[row] for row in kept], options, tell)
@@ -90,6 +101,8 @@ class NativeSearch:
             for row in order:
                 ids = source_BS[row, : int(length_B[row])].tolist()
                 running.add(ids, prefixes[row], limits[row], guards[row])
+                if self._shortlist is not None:
+                    running.allow(self._shortlist.allow(ids, prefixes[row]))
             running.run(order, tick)
             found: list[list[Hypothesis]] = [[] for _ in sources]
             for number, row in enumerate(order):
@@ -128,6 +141,11 @@ class _Running:
         done = self._library.saccade_add(
             self._handle, len(ids), source.ctypes.data, len(prefix), start.ctypes.data, limit, is_guarded
         )
+        assert not done
+
+    def allow(self, ids_N: Integers) -> None:
+        """Say which ids the output of the source that was added last may have."""
+        done = self._library.saccade_allow(self._handle, len(ids_N), ids_N.ctypes.data)
         assert not done
 
     def run(self, order: Sequence[int], tick: Tick | None) -> None:

@@ -425,13 +425,23 @@ INLINE void scan_panel(float *y, long panel, struct scan *found) {
   }
 }
 
+INLINE void begin(struct scan *found) {
+  found->max = found->watched_logit = -INFINITY, found->sum = 0;
+  for (int i = 0; i < found->num_best; i++) found->best[i] = -INFINITY, found->id[i] = -1;
+}
+
+static void scan_some(const float *logits, const int32_t *columns, long count, struct scan *found) {
+  begin(found);
+  for (long first = 0; first < count; first += PANEL) {
+    float y[PANEL];
+    for (long c = 0; c < PANEL; c++) y[c] = first + c < count ? logits[columns[first + c]] : -INFINITY;
+    scan_panel(y, first / PANEL, found);
+  }
+}
+
 static void scan(const struct rows *in, const struct matrix *w, long first, long last, struct scan *found, long stride) {
   float y[MOST_ROWS * PANEL];
-  for (long row = 0; row < in->count; row++) {
-    struct scan *own = found + row * stride;
-    own->max = own->watched_logit = -INFINITY, own->sum = 0;
-    for (int i = 0; i < own->num_best; i++) own->best[i] = -INFINITY, own->id[i] = -1;
-  }
+  for (long row = 0; row < in->count; row++) begin(found + row * stride);
   for (long panel = first; panel < last; panel++)
     for (long row = 0; row < in->count;) {
       long count = rows_at_once(w, in->count - row);
@@ -554,5 +564,5 @@ static void keep_bytes(const float *x, long width, char *at, float *scale) {
 #define TEXT_OF(x) #x
 #define JOIN(x, y) JOIN_OF(x, y)
 #define JOIN_OF(x, y) x##y
-static const struct kernels TABLE = {TEXT(KERNELS), quantize, normalize, product, scan, attend, attend_bytes, keep_bytes};
+static const struct kernels TABLE = {TEXT(KERNELS), quantize, normalize, product, scan, scan_some, attend, attend_bytes, keep_bytes};
 const struct kernels *JOIN(kernels_, KERNELS)(void) { return &TABLE; }

@@ -50,6 +50,8 @@ struct kernels {
                   long stride);
   // like product, without keeping the logits; scan[row * stride] is that of a row
   void (*scan)(const struct rows *in, const struct matrix *w, long first, long last, struct scan *scan, long stride);
+  // the same of logits that are there already, of these columns in this order; ids are places in that order
+  void (*scan_some)(const float *logits, const int32_t *columns, long count, struct scan *scan);
   // one head: sum_s softmax_s(q k_s * scale + bias_s) v_s; places in at[s], in bytes
   void (*attend)(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
                  struct place place, float *score, float *out);
@@ -137,6 +139,18 @@ void decode(const struct model *model, struct crew *crew, int rank, long count, 
 // Fills scans [row] from vectors.
 void scan_logits(const struct model *model, struct crew *crew, int rank, long count, const float *vectors,
                  struct scan *scans);
+// Some ids of the vocabulary, with their part of the output matrix; and for each row its own among these.
+struct shortlist {
+  struct matrix matrix;
+  float *logits;  // [row][matrix.num_panels * 64]
+  const int32_t **columns;
+  long *counts;
+};
+
+void scan_shortlist(const struct model *model, struct crew *crew, int rank, long count, const float *vectors,
+                    const struct shortlist *shortlist, struct scan *scans);
+// Copies some outputs of the output matrix into another, which has room for them.
+void copy_outputs(const struct model *model, const int32_t *ids, struct matrix *into);
 void write_logits(const struct model *model, struct crew *crew, int rank, long count, const float *vectors, float *out,
                   long stride);
 void extend_table(struct model *model, long count);

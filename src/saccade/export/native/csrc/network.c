@@ -380,6 +380,33 @@ void write_logits(const struct model *model, struct crew *crew, int rank, long c
   crew_wait(crew);
 }
 
+void copy_outputs(const struct model *model, const int32_t *ids, struct matrix *into) {
+  const struct matrix *from = &model->output;
+  long groups = from->scale ? (from->num_in + 3) / 4 : from->num_in;  // of 4 bytes, for each output
+  uint32_t *to = (uint32_t *)into->weight;
+  const uint32_t *weight = from->weight;
+  for (long i = 0; i < into->num_panels * PANEL; i++) {
+    bool is_real = i < into->num_out;
+    ((float *)into->bias)[i] = is_real ? from->bias[ids[i]] : -INFINITY;
+    if (from->scale) ((float *)into->scale)[i] = is_real ? from->scale[ids[i]] : 0.0f;
+    long place = i / PANEL * groups * PANEL + i % PANEL, old = is_real ? ids[i] / PANEL * groups * PANEL + ids[i] % PANEL : 0;
+    for (long k = 0; k < groups; k++) to[place + k * PANEL] = is_real ? weight[old + k * PANEL] : 0;
+  }
+}
+
+void scan_shortlist(const struct model *model, struct crew *crew, int rank, long count, const float *vectors,
+                    const struct shortlist *shortlist, struct scan *scans) {
+  reserve(model, crew, rank, count, 1);
+  struct rows rows = prepare(model, &crew->buffers->own[rank], vectors, count, model->stride);
+  long stride = shortlist->matrix.num_panels * PANEL;
+  multiply(model, crew, rank, &rows, &shortlist->matrix, SET, shortlist->logits, stride);
+  crew_wait(crew);
+  struct range range = share(crew, rank, count);
+  for (long n = range.first; n < range.last; n++)
+    model->kernels->scan_some(shortlist->logits + n * stride, shortlist->columns[n], shortlist->counts[n], &scans[n]);
+  crew_wait(crew);
+}
+
 static void merge(struct scan *into, const struct scan *part) {
   if (part->max > into->max)
     into->sum = into->sum * expf(into->max - part->max) + part->sum, into->max = part->max;

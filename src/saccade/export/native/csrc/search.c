@@ -40,6 +40,8 @@ struct sentence {
   enum lost lost;
   char **entries;  // of keys and values
   long num_entries, room_entries;
+  long num_allowed;  // 0: all ids are
+  int32_t *allowed, *columns;  // ids in order, and where they are in the team's shortlist
 };
 
 struct entries {  // that are free
@@ -59,7 +61,11 @@ struct team {
   float *vectors;
   const int32_t **ids;
   struct memory **memories;
-  long num_new, num_rows, room_rows;
+  struct shortlist shortlist;  // of all its sentences
+  int32_t *ids_of_shortlist, *place;
+  bool is_stale;
+  struct sentence **owners;  // of rows
+  long num_new, num_rows, room_shortlist, room_logits;
   enum { STOP, ENCODE, STEP } next;
 };
 
@@ -72,6 +78,7 @@ struct search {
   struct team *teams;
   int num_teams;
   long steps;
+  bool has_shortlists;
 };
 
 static void *grow(void *old, long count, size_t size) {
@@ -284,6 +291,50 @@ static bool extend_beam(const struct options *options, struct sentence *own, con
   return done;
 }
 
+// Joins the ids that sentences may write to one matrix.
+static void join_shortlists(const struct search *search, struct team *team) {
+  const struct model *model = search->model;
+  long count = 0, most = model->sizes.num_target, in = model->sizes.width;
+  if (!team->place) team->place = room_for(most, sizeof *team->place);
+  if (!team->ids_of_shortlist) team->ids_of_shortlist = room_for(most, sizeof *team->ids_of_shortlist);
+  memset(team->place, 0, (size_t)most * sizeof *team->place);
+  for (long n = 0; n < team->num_active; n++)
+    for (long i = 0; i < team->active[n]->num_allowed; i++) team->place[team->active[n]->allowed[i]] = 1;
+  for (long id = 0; id < most; id++)
+    if (team->place[id]) team->ids_of_shortlist[count] = (int32_t)id, team->place[id] = (int32_t)count++;
+  for (long n = 0; n < team->num_active; n++)
+    for (long i = 0; i < team->active[n]->num_allowed; i++)
+      team->active[n]->columns[i] = team->place[team->active[n]->allowed[i]];
+  struct matrix *w = &team->shortlist.matrix;
+  w->num_in = in, w->num_out = count, w->num_panels = (count + PANEL - 1) / PANEL;
+  if (w->num_panels * PANEL > team->room_shortlist) {
+    long room = team->room_shortlist = w->num_panels * PANEL * 5 / 4 / PANEL * PANEL;
+    bool is_bytes = model->output.scale;
+    free((void *)w->weight), free((void *)w->bias), free((void *)w->scale);
+    w->weight = room_for(room, is_bytes ? (size_t)(in + 3) / 4 * 4 : (size_t)in * sizeof(float));
+    w->bias = room_for(room, sizeof(float));
+    w->scale = is_bytes ? room_for(room, sizeof(float)) : 0;
+  }
+  long logits = w->num_panels * PANEL * search->most_rows;
+  if (logits > team->room_logits) {
+    free(team->shortlist.logits);
+    team->shortlist.logits = room_for(team->room_logits = logits, sizeof(float));
+  }
+  copy_outputs(model, team->ids_of_shortlist, w);
+  team->is_stale = false;
+}
+
+// Where an id is among those that a sentence may write; one that is not there was refused before.
+static int32_t find_allowed(const struct sentence *own, int32_t id) {
+  long low = 0, high = own->num_allowed - 1;
+  while (low < high) {
+    long middle = (low + high) / 2;
+    if (own->allowed[middle] < id) low = middle + 1;
+    else high = middle;
+  }
+  return (int32_t)low;
+}
+
 // Chooses what the crew does next: takes sentences that wait, or steps with those it has.
 static void plan(struct search *search, struct team *team) {
   enum { AT_ONCE = 512 };  // steps of sources that are encoded together
@@ -307,6 +358,7 @@ static void plan(struct search *search, struct team *team) {
   }
   team->next = team->num_new ? ENCODE : team->num_active && team->num_steps < search->steps ? STEP : STOP;
   if (team->next != STEP) return;
+  if (search->has_shortlists && team->is_stale) join_shortlists(search, team);
   team->num_rows = 0;
   for (long n = 0; n < team->num_active; n++) {
     struct sentence *own = team->active[n];
@@ -320,6 +372,12 @@ static void plan(struct search *search, struct team *team) {
       struct scan *scan = &team->scans[team->num_rows++];
       scan->banned = search->options.banned | (uint64_t)(h->count < search->options.min_length) << END;
       scan->watched = forced == NO_ID ? END : forced;
+      if (search->has_shortlists) {
+        scan->watched = find_allowed(own, scan->watched);
+        team->shortlist.columns[team->num_rows - 1] = own->columns;
+        team->shortlist.counts[team->num_rows - 1] = own->num_allowed;
+        team->owners[team->num_rows - 1] = own;
+      }
       scan->num_best = (int32_t)(width == 1 ? 1 : 2 * width);
     }
   }
@@ -329,6 +387,9 @@ static void settle(struct search *search, struct team *team) {
   const struct options *options = &search->options;
   struct candidate best[MOST_BEST];
   long row = 0, kept = 0, room = options->width == 1 ? 1 : 2 * options->width;
+  for (long n = 0; search->has_shortlists && n < team->num_rows; n++)
+    for (int i = 0; i < team->scans[n].num_best; i++)
+      if (team->scans[n].id[i] >= 0) team->scans[n].id[i] = team->owners[n]->allowed[team->scans[n].id[i]];
   for (long n = 0; n < team->num_active; n++) {
     struct sentence *own = team->active[n];
     long live = own->num_live;
@@ -352,10 +413,14 @@ static void run_team(struct search *search, struct team *team, int rank) {
       encode(search->model, team->crew, rank, team->num_new, team->ids, team->memories);
       if (rank == 0)
         for (long n = 0; n < team->num_new; n++) activate(search, team->active[team->num_active++]);
+      if (rank == 0) team->is_stale = true;
       continue;
     }
     decode(search->model, team->crew, rank, team->num_rows, team->rows, team->vectors);
-    scan_logits(search->model, team->crew, rank, team->num_rows, team->vectors, team->scans);
+    if (search->has_shortlists)
+      scan_shortlist(search->model, team->crew, rank, team->num_rows, team->vectors, &team->shortlist, team->scans);
+    else
+      scan_logits(search->model, team->crew, rank, team->num_rows, team->vectors, team->scans);
     if (rank == 0) settle(search, team);
   }
   crew_wait(team->crew);
@@ -386,6 +451,9 @@ EXPORT struct search *saccade_search(struct model *model, const struct options *
     team->memories = calloc((size_t)rows, sizeof *team->memories);
     team->rows = calloc((size_t)rows, sizeof *team->rows);
     team->scans = calloc((size_t)rows, sizeof *team->scans);
+    team->shortlist.columns = calloc((size_t)rows, sizeof *team->shortlist.columns);
+    team->shortlist.counts = calloc((size_t)rows, sizeof *team->shortlist.counts);
+    team->owners = calloc((size_t)rows, sizeof *team->owners);
     team->vectors = room_for(rows * model->stride, sizeof(float));
     memset(team->vectors, 0, (size_t)(rows * model->stride) * sizeof(float));
   }
@@ -403,6 +471,18 @@ EXPORT int saccade_add(struct search *search, long count, const int32_t *ids, lo
   memcpy(own->ids, ids, (size_t)count * sizeof *ids);
   own->prefix = grow(0, num_prefix + 1, sizeof *ids);
   memcpy(own->prefix, prefix, (size_t)num_prefix * sizeof *ids);
+  return 0;
+}
+
+// Says which ids the source that was added last may write: in order, with the first four; all sources or none.
+EXPORT int saccade_allow(struct search *search, long count, const int32_t *ids) {
+  if (!search->count || count < 4 || count > search->model->sizes.num_target) return 1;
+  for (long i = 0; i < count; i++)
+    if (ids[i] >= search->model->sizes.num_target || (i < 4 ? ids[i] != i : ids[i] <= ids[i - 1])) return 1;
+  struct sentence *own = &search->sentences[search->count - 1];
+  own->num_allowed = count, search->has_shortlists = true;
+  own->allowed = grow(0, count, sizeof *ids), own->columns = grow(0, count, sizeof *ids);
+  memcpy(own->allowed, ids, (size_t)count * sizeof *ids);
   return 0;
 }
 
@@ -455,12 +535,16 @@ EXPORT void saccade_forget(struct search *search) {
     for (long n = 0; n < team->entries.num_blocks; n++) free(team->entries.blocks[n]);
     free(team->entries.blocks), free(team->entries.free);
     free(team->active), free(team->ids), free(team->memories), free(team->rows), free(team->scans);
-    free(team->vectors);
+    free(team->vectors), free(team->place), free(team->ids_of_shortlist), free(team->owners);
+    free(team->shortlist.columns), free(team->shortlist.counts), free(team->shortlist.logits);
+    free((void *)team->shortlist.matrix.weight), free((void *)team->shortlist.matrix.bias);
+    free((void *)team->shortlist.matrix.scale);
   }
   for (long n = 0; n < search->count; n++) {
     struct sentence *own = &search->sentences[n];
     for (long i = 0; i < own->num_found; i++) forget(&own->found[i]);
     free(own->found), free(own->ids), free(own->prefix), free(own->memory.pairs);
+    free(own->allowed), free(own->columns);
   }
   free(search->sentences), free(search->teams), free(search);
 }
