@@ -47,6 +47,7 @@ def trained(folder: Path, model: dict[str, Any], **training: Any) -> tuple[float
         ({**TINY, "norm": "post"}, {"max_steps": 2}, 0.001, "learning rate: 0.001 (the usual one)"),
         (RNN, {"max_steps": 2, "warmup_steps": 80_000}, 0.0013, "0.0013 (for width 8 and 80,000 steps of warm-up)"),
         (TINY, {"max_steps": 2, "learning_rate": 0.5}, 0.5, ""),
+        ({**TINY, "norm": "post"}, {"max_steps": 2, "lora": 2}, 0.003, "0.003 (the usual one; three times it, as only"),
     ],
 )
 def test_it_suits_the_model_and_is_said(

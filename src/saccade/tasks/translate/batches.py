@@ -32,6 +32,7 @@ from saccade.training.schedules import transformer_rate
 
 MULTIPLE = 8  # of the widths of even batches
 TAKEN_OVER = 1 / 3  # of the usual learning rate: weights that were taken over should not be forgotten
+ADAPTERS = 3  # times it: adapters begin at zero, and a product of two small matrices moves slowly
 BATCHES_AN_EPOCH = 100  # about so many, where the amount of text decides; of these sizes:
 FEWEST_TOKENS, MOST_TOKENS = 1024, 4096
 
@@ -67,7 +68,9 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
     if model.kind == "rnn" or model.norm == "pre":
         rate = transformer_rate(model.width, int(training.warmup_steps))
         why = f"for width {model.width:,} and {training.warmup_steps:,} steps of warm-up"
-    if config.base is not None and not training.lora:
+    if training.lora:
+        rate, why = float(f"{rate * ADAPTERS:.2g}"), f"{why}; three times it, as only adapters train"
+    elif config.base is not None:
         rate, why = float(f"{rate * TAKEN_OVER:.2g}"), f"{why}; a third of it, as it begins with trained weights"
     say(console, f"learning rate: {rate:g} ({why})")
     return config.model_copy(update={"training": config.training.model_copy(update={"learning_rate": rate})})
