@@ -22,7 +22,8 @@ from saccade.models.seq2seq import RecurrentSizes
 from saccade.runs import train
 from saccade.runs.config import check_config
 from saccade.runs.load import load_run
-from saccade.tasks.caption.predictor import CaptionWriter, noun_attention, score
+from saccade.tasks.caption.predictor import CaptionWriter
+from saccade.tasks.caption.scores import noun_attention, score
 
 QUIET = Console(quiet=True)
 SMALL: dict[str, Any] = {

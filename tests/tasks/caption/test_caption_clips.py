@@ -21,7 +21,7 @@ from saccade.layers.clip_encoder import ClipEncoder
 from saccade.runs import train, verify
 from saccade.runs.config import check_config
 from saccade.runs.load import load_run
-from saccade.tasks.caption.predictor import span_attention
+from saccade.tasks.caption.scores import span_attention
 
 QUIET = Console(quiet=True)
 
