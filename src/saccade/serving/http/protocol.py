@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, final
 
 from uvicorn._types import ASGI3Application
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from saccade.serving.http.responses import encode_json
@@ -177,7 +178,15 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._turns.take(self.address, partial(self._begin, cycle, app))
+        self._turns.take(self._client_of(cycle), partial(self._begin, cycle, app))
+
+    def _client_of(self, cycle: RequestResponseCycle) -> str:
+        """Return the address of whoever asks: behind a proxy that is trusted, the one that it names."""
+        if isinstance(self.app, ProxyHeadersMiddleware) and self.address in self.app.trusted_hosts:
+            named = [value for name, value in cycle.scope["headers"] if name == b"x-forwarded-for"]
+            host, _ = self.app.trusted_hosts.get_trusted_client_address(b", ".join(named).decode("latin-1"))
+            return host or self.address
+        return self.address
 
     def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         if not self.transport.is_closing():
