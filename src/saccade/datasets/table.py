@@ -94,8 +94,8 @@ DATASETS: dict[str, DataSet] = {
         make=mails.make_mails,
     ),
     "facts": MadeData(
-        what="21,300 questions, each with a short text that has the answer",
-        size="6 MB",
+        what="11,300 questions, each with a short text that has the answer",
+        size="2 MB",
         files=("train.jsonl", "valid.jsonl", "test.jsonl"),
         make=facts.make_facts,
     ),

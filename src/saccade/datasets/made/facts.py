@@ -1,4 +1,4 @@
-"""Questions about short texts, for text to text: the answer is in the text, mostly a name that is in no other one."""
+"""Questions about short texts, for text to text: the answer is in the text, often a word of no other one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,26 @@ from typing import NamedTuple
 from saccade.datasets.made.names import draw_names
 from saccade.files import replace_file
 
-SIZES = {"train": 20_000, "valid": 300, "test": 1000}
+SIZES = {"train": 10_000, "valid": 300, "test": 1000}
 NUM_PEOPLE = 3
+PEOPLE = (
+    "Anna",
+    "Ben",
+    "Clara",
+    "David",
+    "Emma",
+    "Felix",
+    "Greta",
+    "Henry",
+    "Ida",
+    "Jonas",
+    "Kira",
+    "Leo",
+    "Mia",
+    "Noah",
+    "Olga",
+    "Paul",
+)
 JOBS = ("baker", "doctor", "farmer", "painter", "pilot", "teacher", "tailor", "singer")
 THINGS = ("bicycle", "boat", "car", "dog", "garden", "horse", "piano", "shop")
 COLOURS = ("black", "blue", "green", "red", "white", "yellow")
@@ -26,20 +44,20 @@ class Fact(NamedTuple):
 
 FACTS = (
     Fact(
-        ("{person} lives in {place}.", "The home of {person} is {place}.", "In {place} lives {person}."),
-        (("Where does {person} live?", "place"), ("Who lives in {place}?", "person")),
+        ("{person} lives in {place} .", "the home of {person} is {place} .", "in {place} lives {person} ."),
+        (("where does {person} live ?", "place"),),
     ),
     Fact(
-        ("{person} is a {job}.", "{person} works as a {job}."),
-        (("What does {person} do?", "job"), ("Who is the {job}?", "person")),
+        ("the number of {person} is {number} .", "{person} can be called at {number} ."),
+        (("what is the number of {person} ?", "number"),),
     ),
     Fact(
-        ("The number of {person} is {number}.", "{person} can be called at {number}."),
-        (("What is the number of {person}?", "number"), ("Whose number is {number}?", "person")),
+        ("{person} is a {job} .", "{person} works as a {job} ."),
+        (("what does {person} do ?", "job"), ("who is the {job} ?", "person")),
     ),
     Fact(
-        ("{person} has a {thing}.", "The {thing} belongs to {person}."),
-        (("What does {person} have?", "thing"), ("Who has the {thing}?", "person")),
+        ("{person} has a {thing} .", "the {thing} belongs to {person} ."),
+        (("what does {person} have ?", "thing"), ("who has the {thing} ?", "person")),
     ),
 )
 
@@ -60,12 +78,11 @@ def make_facts(folder: Path) -> None:
 
 def draw_question(dice: random.Random) -> tuple[str, str]:
     """Draw a text that tells two facts of each of some people, and a question about one of them before it."""
-    names = draw_names(dice, 2 * NUM_PEOPLE)
     columns = (
-        names[:NUM_PEOPLE],
-        names[NUM_PEOPLE:],
+        dice.sample(PEOPLE, NUM_PEOPLE),
+        draw_names(dice, NUM_PEOPLE),
         dice.sample(JOBS, NUM_PEOPLE),
-        [str(dice.randint(1000, 9999)) for _ in range(NUM_PEOPLE)],
+        [str(dice.randint(10_000, 99_999)) for _ in range(NUM_PEOPLE)],
         [f"{dice.choice(COLOURS)} {thing}" for thing in dice.sample(THINGS, NUM_PEOPLE)],
     )
     told = list[tuple[str, Fact, dict[str, str]]]()
