@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -118,6 +119,18 @@ def test_a_state_may_be_advanced_again(tmp_path: Path) -> None:
     expected, _ = network.advance(theirs.rows(torch.tensor([1, 0, 1])), torch.tensor([[4], [5], [6]]))
     assert torch.allclose(first, expected, atol=1e-5)
     assert torch.allclose(again, network.advance(theirs, torch.tensor([[7], [6]]))[0], atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Python 3.12: a process with threads forks
+def test_a_process_that_forks_has_threads_of_its_own(tmp_path: Path) -> None:
+    network = transformer()
+    engine = open_packed(network, tmp_path, threads=2)
+    sources, targets = draw_ids(5, SOURCE.size, 9, 1), draw_ids(5, TARGET.size, 9, 2)
+    expected = engine.log_probabilities(sources, targets)
+    told = multiprocessing.get_context("fork").Pool(1)
+    with told as pool:
+        found = pool.apply_async(engine.log_probabilities, (sources, targets)).get(60)
+    assert found == expected == engine.log_probabilities(sources, targets)
 
 
 def test_ids_beyond_the_tables_are_refused(tmp_path: Path) -> None:

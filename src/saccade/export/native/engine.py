@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
@@ -37,6 +38,11 @@ class NativeState(NamedTuple):
         return NativeState(self.batch, self.sentence_N[index], self.past_NT[index])
 
 
+def _close(handle: int, process: int) -> None:
+    if process == os.getpid():  # another process has its own
+        load_library().saccade_close(handle)
+
+
 @final
 class NativeBatch:
     """Sources that were read, and the keys and values of all steps that followed, whoever may still need them."""
@@ -62,17 +68,31 @@ class NativeEngine:
     def __init__(
         self, network: Transformer, packed: Path, kernels: str | None = None, threads: int | None = None
     ) -> None:
-        library, reason = load_library(), ctypes.create_string_buffer(200)
         self.kernels = list_kernels()[0] if kernels is None else kernels
         self.threads = torch.get_num_threads() if threads is None else threads
-        self.handle = library.saccade_open(bytes(packed), self.kernels.encode(), self.threads, reason, len(reason))
-        if not self.handle:
-            raise UserError(f"{packed}: this packed model can't be used, {reason.value.decode()}; remove the file")
-        self._close = weakref.finalize(self, library.saccade_close, self.handle)
+        self._packed = packed
+        self._open()
         self.width, self.vocabulary = network.sizes.width, network.target.num_embeddings
         self.source_vocabulary = cast(Any, network.source).num_embeddings
         positions = network.positions
         self.longest = len(positions.table) if isinstance(positions, Learned) else None
+
+    @property
+    def handle(self) -> int:
+        """The opened model: one of this process, since the threads of another did not come along."""
+        if self._process != os.getpid():
+            self._open()
+        return self._handle
+
+    def _open(self) -> None:
+        library, reason = load_library(), ctypes.create_string_buffer(200)
+        name = bytes(self._packed)
+        self._handle: int = library.saccade_open(name, self.kernels.encode(), self.threads, reason, len(reason))
+        self._process = os.getpid()
+        if not self._handle:
+            said = f"this packed model can't be used, {reason.value.decode()}"
+            raise UserError(f"{self._packed}: {said}; remove the file")
+        weakref.finalize(self, _close, self._handle, self._process)
 
     def start(self, source_BS: Tensor, source_length_B: Tensor, /) -> NativeState:
         """Read the source."""
