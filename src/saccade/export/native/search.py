@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast, final
@@ -26,6 +27,7 @@ MOST_WIDTH = 32  # of a beam without Python; csrc/native.h has twice this number
 MOST_ROWS = 128  # that one thread steps with
 FEW_ROWS = 8  # for each thread: these share every step instead
 SLICE = 64  # rows times steps between two looks at who else waits
+BUSY = 1.5  # processes that want to run, for each core
 ALL_STEPS = 1 << 40
 ENDED = 0
 
@@ -112,6 +114,11 @@ class NativeSearch:
             running.forget()
 
 
+def _is_busy() -> bool:
+    """Tell whether others compute on this machine's cores: threads that share steps would wait for each other."""
+    return os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
+
+
 @final
 class _Running:
     """A search of the library, from its beginning to its end."""
@@ -130,6 +137,7 @@ class _Running:
         )
         self._rows = min(count * options.width, MOST_ROWS)
         is_shared = count * options.width < FEW_ROWS * engine.threads or count < engine.threads
+        is_shared = is_shared and not _is_busy()
         self._handle = self._library.saccade_search(
             engine.handle, ctypes.byref(given), count, max(self._rows, options.width), is_shared
         )
