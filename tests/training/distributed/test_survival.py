@@ -76,7 +76,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return path, (folder / "run" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0])  # the one that writes; the next test kills the other
 def test_one_restart_is_enough(rank: int, whole: tuple[Path, bytes], tmp_path: Path) -> None:
     path, expected = whole
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -28,6 +29,7 @@ from saccade.serving.v1.schemas import MOST_TERMS, TERMS
 from saccade.tasks.base import MOST_BEAM
 
 FORMATS = ("text", "html")
+WORD = re.compile(r"\w")
 MAX_ALTERNATIVES = MOST_BEAM - 1
 Q = {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"}
 KEY = {"anyOf": [{"type": "string"}, {"type": "null"}]}
@@ -233,7 +235,7 @@ class LibreTranslate:
             "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
-            "glossary": {"type": "object", "maxProperties": MOST_TERMS, **TERMS},
+            "glossary": {"anyOf": [{"type": "object", "maxProperties": MOST_TERMS, **TERMS}, {"enum": ["", None]}]},
             "api_key": KEY,
         }
 
@@ -288,6 +290,8 @@ def _glossary(value: Any) -> tuple[tuple[str, str], ...]:
         refuse("glossary parameter is not an object of strings")
     if len(value) > MOST_TERMS:
         refuse(f"glossary parameter has {len(value)} terms; it must have {MOST_TERMS} or fewer")
+    if not all(WORD.search(part) for term in value.items() for part in term):
+        refuse("glossary parameter has a term without a letter or digit")
     return tuple(value.items())
 
 
