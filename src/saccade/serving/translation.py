@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean
@@ -35,17 +36,20 @@ async def translate_texts(
     """
     service.check_beam(model, texts, width=decoding.get("width"))
     parts = [_split(service, model, text, is_split) for text in texts]
-    flat = [sentence.text for sentences in parts for sentence in sentences if _has_words(model, sentence.text)]
+    asked = [[_has_words(model, sentence.text) for sentence in sentences] for sentences in parts]
+    flat = [
+        sentence.text
+        for sentences, is_asked in zip(parts, asked, strict=True)
+        for sentence in compress(sentences, is_asked)
+    ]
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
     answers = await service.ask(model, call, flat)
     outputs = (one.answer if aligned else one[0] for one in answers)
     service.metrics.tokens.labels(model.run.name).inc(sum(len(output.log_probabilities) for output in outputs))
     results = iter(answers)
     return [
-        TranslatedText(
-            sentences, [next(results) if _has_words(model, sentence.text) else None for sentence in sentences]
-        )
-        for sentences in parts
+        TranslatedText(sentences, [next(results) if one else None for one in is_asked])
+        for sentences, is_asked in zip(parts, asked, strict=True)
     ]
 
 
@@ -55,6 +59,10 @@ def _has_words(model: ServedModel, text: str) -> bool:
 
 
 def _split(service: Service, model: ServedModel, text: str, is_split: bool | None) -> list[SentenceSpan]:
+    if clean(text) and not _has_words(
+        model, text
+    ):  # it comes back as it is: splitting it would only cost the event loop time
+        return [SentenceSpan("", text, "")]
     if is_split or (is_split is None and model.run.texts == "sentences"):
         return split(text)
     if is_split is None and model.run.texts == "documents":

@@ -234,7 +234,7 @@ class LibreTranslate:
             "source": {"type": "string", "enum": ["auto", *models.sources]},
             "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
-            "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
+            "alternatives": {"type": "integer", "maximum": MAX_ALTERNATIVES, "default": 0},  # below 0 counts as 0
             "glossary": {"anyOf": [{"type": "object", "maxProperties": MOST_TERMS, **TERMS}, {"enum": ["", None]}]},
             "api_key": KEY,
         }
@@ -290,8 +290,11 @@ def _glossary(value: Any) -> tuple[tuple[str, str], ...]:
         refuse("glossary parameter is not an object of strings")
     if len(value) > MOST_TERMS:
         refuse(f"glossary parameter has {len(value)} terms; it must have {MOST_TERMS} or fewer")
-    if not all(WORD.search(part) for term in value.items() for part in term):
-        refuse("glossary parameter has a term without a letter or digit")
+    for term in value.items():
+        for side, part in zip(("source", "target"), term, strict=True):
+            if not WORD.search(part):
+                what = "has no letter or digit" if part.strip() else "is blank"
+                refuse(f"glossary: {term[0]!r}: its {side} {what}; both sides must have text")
     return tuple(value.items())
 
 
