@@ -5,23 +5,21 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast, final
 
 import numpy as np
 
 from saccade.data.batches import pad_sources
 from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper
 from saccade.decoding.beam import Lost, name_cut, rank_hypotheses
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.slices import Tick, narrow
-from saccade.errors import UserError
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.library import Options, Output, Told, load_library
 from saccade.export.native.shortlist import Integers, Shortlist
-from saccade.export.proof import TOKENS, Ids
-from saccade.tasks.texts import batch_by_length
+from saccade.export.proof import Ids
+from saccade.export.stepped import keep_within, search_steps
 
 MOST_WIDTH = 32  # of a beam without Python; csrc/native.h has twice this number
 MOST_ROWS = 128  # that one thread steps with
@@ -61,30 +59,14 @@ class NativeSearch:
         self, sources: Ids, prefixes: Ids, options: BeamOptions | SamplingOptions, tick: Tick | None
     ) -> list[list[Hypothesis]]:
         """Return the best outputs of every source, best first."""
-        longest, most = max(map(len, sources), default=0), self._engine.longest
-        if most is not None:
-            if longest >= most:
-                raise UserError(f"source: {longest:,} tokens given; this model reads at most {most - 1:,}")
-            options = replace(options, max_length=min(options.max_length, most))
+        options = keep_within(self._engine.longest, sources, options)
+        if not isinstance(options, BeamOptions) or not self._is_whole(options):
+            return search_steps(cast(Stepper, self._engine), sources, prefixes, options, tick)
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        kept = [row for row, ids in enumerate(sources) if ids]
-        if isinstance(options, BeamOptions) and self._is_whole(options):
-            if kept:
-                tell = None if tick is None else narrow(tick, kept)
-                best = self._search_all([sources[row] for row in kept], [prefixes[row] for row in kept], options, tell)
-                for row, hypotheses in zip(kept, best, strict=True):
-                    found[row] = hypotheses
-            return found
-        hypotheses_of_each = options.width if isinstance(options, BeamOptions) else options.num_best
-        for rows in batch_by_length([len(source) for source in sources], 2 * TOKENS // hypotheses_of_each):
-            some = search(
-                cast(Stepper, self._engine),
-                *pad_sources([sources[row] for row in rows]),
-                options,
-                [prefixes[row] for row in rows],
-                None if tick is None else narrow(tick, rows),
-            )
-            for row, hypotheses in zip(rows, some, strict=True):
+        if kept := [row for row, ids in enumerate(sources) if ids]:
+            tell = None if tick is None else narrow(tick, kept)
+            best = self._search_all([sources[row] for row in kept], [prefixes[row] for row in kept], options, tell)
+            for row, hypotheses in zip(kept, best, strict=True):
                 found[row] = hypotheses
         return found
 
@@ -94,9 +76,7 @@ class NativeSearch:
         """Search without Python between steps, or between a few of them where others wait."""
         source_BS, length_B = pad_sources(sources)
         constraints = constrain(options, source_BS, length_B, prefixes)
-        order = sorted(
-            range(len(sources)), key=lambda row: -len(sources[row])
-        )  # the longest first: threads end together
+        order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))  # so that threads end together
         running = _Running(self._engine, options, len(sources))
         try:
             limits, guards = constraints.limit_B.tolist(), constraints.guarded_B.tolist()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast, final
 
-from saccade.data.batches import pad_sources
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
-from saccade.decoding.slices import Tick, narrow
-from saccade.errors import UserError
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper
+from saccade.decoding.slices import Tick
 from saccade.export.onnx.runtime import OnnxEngine
-from saccade.export.proof import TOKENS, Ids
-from saccade.tasks.texts import batch_by_length
+from saccade.export.proof import Ids
+from saccade.export.stepped import keep_within, search_steps
 
 
 @final
@@ -34,21 +31,5 @@ class OnnxSearch:
         self, sources: Ids, prefixes: Ids, options: BeamOptions | SamplingOptions, tick: Tick | None
     ) -> list[list[Hypothesis]]:
         """Return the best outputs of every source, best first."""
-        longest, most = max(map(len, sources), default=0), self._engine.longest
-        if most is not None:
-            if longest >= most:
-                raise UserError(f"source: {longest:,} tokens given; this model reads at most {most - 1:,}")
-            options = replace(options, max_length=min(options.max_length, most))
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
-        for rows in batch_by_length([len(source) for source in sources], 2 * TOKENS // hypotheses):
-            best = search(
-                cast(Stepper, self._engine),
-                *pad_sources([sources[row] for row in rows]),
-                options,
-                [prefixes[row] for row in rows],
-                None if tick is None else narrow(tick, rows),
-            )
-            for row, hypotheses_of_row in zip(rows, best, strict=True):
-                found[row] = hypotheses_of_row
-        return found
+        options = keep_within(self._engine.longest, sources, options)
+        return search_steps(cast(Stepper, self._engine), sources, prefixes, options, tick)
