@@ -58,3 +58,20 @@ export async function copy(text) {
 }
 
 export const prefersReducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Give `take` the first file that is dropped anywhere on the page while an element is shown; its frame is lit. */
+export function takeDropped(element, frame, take) {
+  document.addEventListener("dragover", (event) => {
+    if (element.hidden) return;
+    event.preventDefault();
+    frame.classList.add("over");
+  });
+  document.addEventListener("dragleave", (event) => event.relatedTarget || frame.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
+    if (element.hidden) return;
+    event.preventDefault();
+    frame.classList.remove("over");
+    const source = event.dataTransfer.files[0];
+    if (source) take(source);
+  });
+}

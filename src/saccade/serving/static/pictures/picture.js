@@ -1,6 +1,6 @@
 // The picture or clip that a model reads: dropped, chosen, pasted, random, or drawn here; with its weights or glimpses over it.
 
-import { $, draw, make } from "../parts/dom.js";
+import { $, draw, make, takeDropped } from "../parts/dom.js";
 import { paintClip, toBase64 } from "./clips.js";
 import { paint } from "./examples.js";
 
@@ -80,19 +80,7 @@ export function pictureInput({ onChange, onError }) {
     path.replaceChildren();
   };
 
-  document.addEventListener("dragover", (event) => {
-    if (element.hidden) return;
-    event.preventDefault();
-    frame.classList.add("over");
-  });
-  document.addEventListener("dragleave", (event) => event.relatedTarget || frame.classList.remove("over"));
-  document.addEventListener("drop", (event) => {
-    if (element.hidden) return;
-    event.preventDefault();
-    frame.classList.remove("over");
-    const source = event.dataTransfer.files[0];
-    if (source) take(source);
-  });
+  takeDropped(element, frame, take);
   document.addEventListener("paste", (event) => {
     const source = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith("image/"));
     if (source && !element.hidden) take(source);

@@ -1,6 +1,6 @@
 // The sound that a model hears: chosen or dropped, drawn as a wave, with the weights of its moments over it.
 
-import { $, make } from "../parts/dom.js";
+import { $, make, takeDropped } from "../parts/dom.js";
 import { spotlight } from "../pictures/picture.js";
 
 const [WIDTH, HEIGHT] = [720, 180]; // of the drawing
@@ -47,19 +47,7 @@ export function soundInput({ onChange, onError }) {
     else shade.getContext("2d").clearRect(0, 0, shade.width, shade.height);
   };
 
-  document.addEventListener("dragover", (event) => {
-    if (element.hidden) return;
-    event.preventDefault();
-    frame.classList.add("over");
-  });
-  document.addEventListener("dragleave", (event) => event.relatedTarget || frame.classList.remove("over"));
-  document.addEventListener("drop", (event) => {
-    if (element.hidden) return;
-    event.preventDefault();
-    frame.classList.remove("over");
-    const source = event.dataTransfer.files[0];
-    if (source) take(source);
-  });
+  takeDropped(element, frame, take);
   drawWave(wave, new Float32Array(1));
   return {
     element,
