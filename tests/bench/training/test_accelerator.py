@@ -378,7 +378,11 @@ def test_what_goes_with_the_other_device_is_refused() -> None:
         (["train", "--growth"], "--growth: given, but it goes with --device cuda"),
         (["train", "--steps", "9"], "--steps: 9 given; on a cpu it must be 10 or more"),
         (["decode", "--batches", "1,many"], "--batches: '1,many' given; allowed: numbers above 0, with commas"),
-        (["decode", "--peers", "moses"], "--peers: 'moses' given; allowed: none, or some of native,native-int8,"),
+        (
+            ["decode", "--peers", "moses"],
+            "--peers: 'moses' given; allowed: none, or some of "
+            "native,native-int8,onnx,onnx-int8,generate,ctranslate2,ctranslate2-int8",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             raise CliRunner().invoke(app, given).exception or AssertionError(given)
