@@ -11,12 +11,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from exports import portable, transformer
+from exports import backwards, check_same, draw_sources
 from runs import make_run
 from saccade.cli import app
-from saccade.data.batches import decoder_input, pad_sources
-from saccade.data.text.tokenizer import PAD
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
+from saccade.data.batches import pad_sources
+from saccade.decoding import BeamOptions, SamplingOptions, Stepper, search
 from saccade.decoding.slices import Ended, supervised, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
@@ -36,39 +35,9 @@ def searcher(model: Portable, folder: Path) -> CTranslate2Search:
     return CTranslate2Search(CTranslate2Engine(model, folder), cast(Stepper, model.network))
 
 
-DRAW = random.Random(3)
-
-
-def sources(count: int, longest: int = 12, draw: random.Random = DRAW) -> list[list[int]]:
-    return [[draw.randint(4, 14) for _ in range(draw.randint(1, longest))] for _ in range(count)]
-
-
 @pytest.fixture(scope="module")
 def model() -> Portable:
-    """A model that has learned to write its source backwards, but not well."""
-    torch.manual_seed(1)
-    network = transformer().train()
-    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
-    for _ in range(200):
-        given = sources(16, 8)
-        wanted = [[4 + number % 7 for number in reversed(ids)] for ids in given]
-        vectors = network(*pad_sources(given), decoder_input(wanted))
-        loss = torch.nn.functional.cross_entropy(network.logits(vectors).mT, pad_sources(wanted)[0], ignore_index=PAD)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return portable(network.eval())
-
-
-def check_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
-    assert [[one.ids for one in best] for best in theirs] == [[one.ids for one in best] for best in ours]
-    assert [[(one.ended, one.cut) for one in best] for best in theirs] == [
-        [(one.ended, one.cut) for one in best] for best in ours
-    ]
-    for best, others in zip(ours, theirs, strict=True):
-        for one, other in zip(best, others, strict=True):
-            assert other.score == pytest.approx(one.score, abs=1e-4)
-            assert other.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)
+    return backwards()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +59,7 @@ def check_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> 
     ],
 )
 def test_every_option_does_what_it_does_here(tmp_path: Path, model: Portable, options: dict[str, Any]) -> None:
-    given, chosen, engine = sources(13, 12, random.Random(4)), BeamOptions(**options), searcher(model, tmp_path)
+    given, chosen, engine = draw_sources(13, 12, random.Random(4)), BeamOptions(**options), searcher(model, tmp_path)
     for longest in (0, 3) if chosen.width == 1 else (0,):
         prefixes = [[4 + row % 7] * (row % 3) for row in range(len(given))] if longest else [[] for _ in given]
         ours = search(cast(Stepper, model.network), *pad_sources(given), chosen, prefixes)
@@ -133,7 +102,7 @@ class Supervisor:
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_others_may_go_first_and_end_it(tmp_path: Path, model: Portable, width: int) -> None:
-    engine, given = searcher(model, tmp_path), sources(40, 12, random.Random(5))
+    engine, given = searcher(model, tmp_path), draw_sources(40, 12, random.Random(5))
     options = BeamOptions(width=width, max_length_factor=5, max_rounds=0)
     whole = engine.search(given, [[] for _ in given], options, None)
     by = Supervisor(ends=False)

@@ -9,15 +9,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 from torch import nn
 
+from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.labels.labelled import LabelColumns, Spelling, Text
 from saccade.data.pictures.captions import CaptionReader, CaptionSource
 from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
 from saccade.data.text.corpus import Pair
-from saccade.data.text.tokenizer import SPECIAL, ListedPieces, SentencePiece, Tokenizer, Vocabulary
-from saccade.decoding import BeamOptions
+from saccade.data.text.tokenizer import PAD, SPECIAL, ListedPieces, SentencePiece, Tokenizer, Vocabulary
+from saccade.decoding import BeamOptions, Hypothesis
 from saccade.layers.clip_encoder import ClipEncoder
 from saccade.layers.crf import LinearChain
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
@@ -246,3 +249,35 @@ def pictures(kind: str = "picture") -> list[Any]:
         "features": lambda row: draw.normal(size=(6, 5)).astype(np.float32),
     }
     return [(CaptionSource(str(row), makes[kind](row)), ["a b c", "d e"][: 1 + row % 2]) for row in range(17)]
+
+
+def draw_sources(count: int, longest: int, draw: random.Random) -> list[list[int]]:
+    return [[draw.randint(4, 14) for _ in range(draw.randint(1, longest))] for _ in range(count)]
+
+
+def backwards() -> Portable:
+    """Train a model to write its source backwards, but not well."""
+    torch.manual_seed(1)
+    draw = random.Random(3)
+    network = transformer().train()
+    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(200):
+        given = draw_sources(16, 8, draw)
+        wanted = [[4 + number % 7 for number in reversed(ids)] for ids in given]
+        vectors = network(*pad_sources(given), decoder_input(wanted))
+        loss = torch.nn.functional.cross_entropy(network.logits(vectors).mT, pad_sources(wanted)[0], ignore_index=PAD)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return portable(network.eval())
+
+
+def check_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+    assert [[one.ids for one in best] for best in theirs] == [[one.ids for one in best] for best in ours]
+    assert [[(one.ended, one.cut) for one in best] for best in theirs] == [
+        [(one.ended, one.cut) for one in best] for best in ours
+    ]
+    for best, others in zip(ours, theirs, strict=True):
+        for one, other in zip(best, others, strict=True):
+            assert other.score == pytest.approx(one.score, abs=1e-4)
+            assert other.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)

@@ -12,17 +12,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from exports import portable, tagger, transformer
+from exports import backwards, check_same, draw_sources, portable, tagger, transformer
 from runs import make_run
 from saccade.cli import app
-from saccade.data.batches import decoder_input, pad_sources
-from saccade.data.text.tokenizer import PAD
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
+from saccade.data.batches import pad_sources
+from saccade.decoding import BeamOptions, SamplingOptions, Stepper, search
 from saccade.decoding.slices import Ended, supervised, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
 from saccade.export.choice import EngineChoice
 from saccade.export.native import library, pack
+from saccade.export.native import search as native_search
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.search import NativeSearch
 from saccade.export.native.shortlist import Shortlist, name_tokenizers
@@ -33,14 +33,9 @@ from saccade.tasks.base import Portable
 from saccade.tasks.translate.predictor import Translator
 from servers import serving
 
-DRAW = random.Random(3)
 THREADS = (1, 2, 3)
 RNN = ("an RNN",)
 GRU = {"kind": "rnn", "width": 16, "embedding_width": 8, "num_layers": 1}
-
-
-def draw_sources(count: int, longest: int = 12, draw: random.Random = DRAW) -> list[list[int]]:
-    return [[draw.randint(4, 14) for _ in range(draw.randint(1, longest))] for _ in range(count)]
 
 
 def searcher(model: Portable, folder: Path, quantization: str = "float32", **how: Any) -> NativeSearch:
@@ -51,30 +46,7 @@ def searcher(model: Portable, folder: Path, quantization: str = "float32", **how
 
 @pytest.fixture(scope="module")
 def model() -> Portable:
-    """A model that has learned to write its source backwards, but not well."""
-    torch.manual_seed(1)
-    network = transformer().train()
-    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
-    for _ in range(200):
-        given = draw_sources(16, 8)
-        wanted = [[4 + number % 7 for number in reversed(ids)] for ids in given]
-        vectors = network(*pad_sources(given), decoder_input(wanted))
-        loss = torch.nn.functional.cross_entropy(network.logits(vectors).mT, pad_sources(wanted)[0], ignore_index=PAD)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return portable(network.eval())
-
-
-def check_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
-    assert [[one.ids for one in best] for best in theirs] == [[one.ids for one in best] for best in ours]
-    assert [[(one.ended, one.cut) for one in best] for best in theirs] == [
-        [(one.ended, one.cut) for one in best] for best in ours
-    ]
-    for best, others in zip(ours, theirs, strict=True):
-        for one, other in zip(best, others, strict=True):
-            assert other.score == pytest.approx(one.score, abs=1e-4)
-            assert other.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)
+    return backwards()
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -112,6 +84,17 @@ def test_every_option_does_what_it_does_here(
         ours = search(cast(Stepper, model.network), *pad_sources(given), chosen, prefixes)
         check_same(ours, native.search(given, prefixes, chosen, None))
         check_same(ours[:3], native.search(given[:3], prefixes[:3], chosen, None))
+
+
+@pytest.mark.parametrize("load", [0.0, 1e9])
+def test_threads_share_steps_where_cores_are_free_with_the_same_bits(
+    tmp_path: Path, model: Portable, load: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, options = draw_sources(2, 12, random.Random(7)), BeamOptions(width=2)
+    alone = searcher(model, tmp_path, "int8", threads=1).search(given, [[], []], options, None)
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    assert native_search._is_busy() == (load > 0)
+    assert searcher(model, tmp_path, "int8", threads=3).search(given, [[], []], options, None) == alone
 
 
 def test_samples_are_drawn_by_our_own_search(tmp_path: Path, model: Portable) -> None:
