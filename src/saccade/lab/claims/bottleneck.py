@@ -9,13 +9,13 @@ from torch import Tensor
 
 from saccade.data.batches import PairBatch, collate_pairs
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
-from saccade.lab.learn import FIRST, draw_symbols, learn
+from saccade.lab.fit import FIRST, draw_symbols, fit
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.training.losses import sequence_loss
 
 SYMBOLS, EMBEDDING, BATCH, RATE, CLIP = 16, 32, 32, 0.005, 1.0
-LONGEST, FULL_LONGEST = 24, 48
-STEPS, FULL_STEPS = 600, 6000
+LONGEST, FULL_LONGEST = 20, 48
+STEPS, FULL_STEPS = 800, 8000
 TESTED = 256  # sequences of each length
 TASKS = ("copy", "reverse")
 
@@ -37,7 +37,7 @@ KINDS = {
 def measure(seed: int, is_full: bool) -> Measured:
     """Train every kind on both tasks, and measure the share of right symbols by length."""
     longest, num_steps = (FULL_LONGEST, FULL_STEPS) if is_full else (LONGEST, STEPS)
-    lengths = [longest * part // 6 for part in range(1, 7)]
+    lengths = [longest * part // 5 for part in range(1, 6)]
     panels, numbers = dict[str, dict[str, Points]](), dict[str, float]()
     for task in TASKS:
         panels[task] = {}
@@ -62,7 +62,7 @@ def train(task: str, kind: Kind, seed: int, *, longest: int, num_steps: int) -> 
         batch = draw_batch(task, BATCH, int(torch.randint(1, longest + 1, ())))
         return sequence_loss(network, batch)[0] / batch.num_items
 
-    learn(network.parameters(), draw_loss, num_steps=num_steps, rate=RATE, most_norm=CLIP)
+    fit(network.parameters(), draw_loss, num_steps=num_steps, rate=RATE, most_norm=CLIP, falls=True)
     return network.eval()
 
 
@@ -97,9 +97,9 @@ BOTTLENECK = Experiment(
         for task in TASKS
         for check in (
             Check(f"{task}, one vector of 64, short", f"{task}: one vector holds short sequences", least=0.95),
-            Check(f"{task}, one vector of 64, long", f"{task}: it loses the longest", most=0.5),
+            Check(f"{task}, one vector of 64, long", f"{task}: it loses the longest", most=0.6),
             Check(f"{task}, one vector of 128, long", f"{task}: so does one that is twice as wide", most=0.8),
-            Check(f"{task}, attention, width 64, long", f"{task}: attention does not", least=0.95),
+            Check(f"{task}, attention, width 64, long", f"{task}: attention does not", least=0.9),
         )
     ),
     panels={
@@ -107,5 +107,5 @@ BOTTLENECK = Experiment(
         "reverse": Panel("Reverse", "length of the source", "share of right symbols"),
     },
     measure=measure,
-    minutes="two minutes",
+    minutes="four minutes",
 )

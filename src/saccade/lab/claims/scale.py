@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saccade.attention import SCORES, attend
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points, slope
+from saccade.lab.fit import fit
 
 WIDTHS = (4, 16, 64, 256, 1024)
 PAIRS, KEYS = 4096, 32
@@ -55,18 +56,16 @@ def learn(name: str, width: int, seed: int, num_steps: int) -> float:
     """Learn to find the word that is asked for among others; return -log p of its place at the end, in nats."""
     torch.manual_seed(seed)
     key_of, query_of, score = nn.Embedding(WORDS, width), nn.Embedding(WORDS, width), SCORES[name](width, width)
-    optimizer = torch.optim.Adam([*key_of.parameters(), *query_of.parameters()], lr=RATE)
-    place_SS, losses = torch.eye(SHOWN), list[float]()
-    for _ in range(num_steps):
+    place_SS = torch.eye(SHOWN)
+
+    def draw_loss() -> Tensor:
         shown_BS = torch.stack([torch.randperm(WORDS)[:SHOWN] for _ in range(BATCH)])
         place_B1 = torch.randint(SHOWN, (BATCH, 1))
         query_B1D = query_of(shown_BS.gather(1, place_B1))
         weight_BS = attend(query_B1D, key_of(shown_BS), place_SS.expand(BATCH, -1, -1), score=score).squeeze(1)
-        loss = -weight_BS.gather(1, place_B1).clamp_min(1e-9).log().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
+        return -weight_BS.gather(1, place_B1).clamp_min(1e-9).log().mean()
+
+    losses = fit([*key_of.parameters(), *query_of.parameters()], draw_loss, num_steps=num_steps, rate=RATE)
     return statistics.mean(losses[-AVERAGED:])
 
 

@@ -16,18 +16,24 @@ def draw_symbols(num_rows: int, length: int, *, num_symbols: int) -> Tensor:
     return torch.randint(FIRST, FIRST + num_symbols, (num_rows, length))
 
 
-def learn(
+def fit(
     parameters: Iterable[nn.Parameter],
     draw_loss: Callable[[], Tensor],
     *,
     num_steps: int,
     rate: float,
     most_norm: float = math.inf,
+    falls: bool = False,
 ) -> list[float]:
-    """Take steps of Adam on losses of new batches, and return these losses; longer gradients are cut to `most_norm`."""
+    """Take steps of Adam on losses of new batches, and return these losses.
+
+    Longer gradients are cut to `most_norm`; a rate that `falls` goes down to 0 along a line.
+    """
     weights = list(parameters)
     optimizer, losses = torch.optim.Adam(weights, lr=rate), list[float]()
-    for _ in range(num_steps):
+    for step in range(num_steps):
+        if falls:
+            optimizer.param_groups[0]["lr"] = rate * (1 - step / num_steps)
         loss = draw_loss()
         optimizer.zero_grad()
         loss.backward()
