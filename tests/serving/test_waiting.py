@@ -126,4 +126,12 @@ def test_nobody_takes_more_than_is_left() -> None:
     share.give_back("a", 5)
     share.give_back("b", 2)
     assert share.allows("a", 11)  # nobody has anything
+    share.take("a", 11)  # of which half counts, and others have the other half
+    assert (share.allows("a", 1), share.allows("b", 5), share.allows("b", 6)) == (False, True, False)
+    share.take("b", 5)
+    share.give_back("a", 8)
+    assert share.allows("c", 2)
+    share.give_back("a", 3)
+    share.give_back("b", 5)
+    assert share.allows("c", 11)
     assert not share.held

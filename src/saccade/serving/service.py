@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
-from weakref import WeakValueDictionary
 
 from saccade.errors import UserError, is_out_of_memory
 from saccade.serving import work
@@ -19,13 +17,14 @@ from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import Keys
+from saccade.serving.http.turns import beside
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.processes.metrics import SharedMetrics
 from saccade.serving.settings import Settings
 from saccade.serving.waiting import ModelCall
 
-SHORT = 1000  # characters whose pieces are counted in no time
+SHORT = 1000  # characters that are split, and whose pieces are counted, in no time
 
 
 @final
@@ -40,7 +39,6 @@ class Service:
     detector: Detector
     readiness: Readiness
     sites: AllowedSites
-    _estimating: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # by client
 
     def tell_metrics(self) -> bytes:
         """Return the metrics of this process, or of all; then the others are at most a second older."""
@@ -82,20 +80,13 @@ class Service:
     async def _estimate(
         self, model: ServedModel, call: ModelCall, items: Sequence[Any], client: str, num_characters: int
     ) -> list[int]:
-        """Estimate the cost of each item; of one client's long texts one after another, beside the event loop.
-
-        Pieces are counted for it, which takes as long for a long text as answering a short one.
-        """
+        """Estimate the cost of each item, beside the event loop where it takes as long as answering a short text."""
 
         def estimate() -> list[int]:
+            model.batcher.check_room(client, len(items))
             return [work.estimate_cost(model.run.predictor, call, item) for item in items]
 
-        model.batcher.check_room(client, len(items))
-        if num_characters <= SHORT:
-            return estimate()
-        async with self._estimating.setdefault(client, asyncio.Lock()):
-            model.batcher.check_room(client, len(items))
-            return await asyncio.to_thread(estimate)
+        return estimate() if num_characters <= SHORT else await beside(estimate)
 
     def check_whole(self, model: ServedModel, *texts: str) -> None:
         """Refuse texts that are longer than a model reads at once."""

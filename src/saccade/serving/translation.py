@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean
 from saccade.data.text.sentences import SentenceSpan, join, split, split_long
 from saccade.serving import work
+from saccade.serving.http.turns import beside
 from saccade.serving.models import ServedModel
-from saccade.serving.service import Service
+from saccade.serving.service import SHORT, Service
 from saccade.serving.waiting import ModelCall
 
 
@@ -35,34 +35,41 @@ async def translate_texts(
     `is_split` splits texts into sentences, or leaves them whole; None: as the model's texts are.
     """
     service.check_beam(model, texts, width=decoding.get("width"))
-    parts = [_split(service, model, text, is_split) for text in texts]
-    asked = [[_has_words(model, sentence.text) for sentence in sentences] for sentences in parts]
-    flat = [
-        sentence.text
-        for sentences, is_asked in zip(parts, asked, strict=True)
-        for sentence in compress(sentences, is_asked)
-    ]
+
+    def divide() -> list[list[_Part]]:
+        return [_divide(service, model, text, is_split) for text in texts]
+
+    parts = divide() if sum(map(len, texts)) <= SHORT else await beside(divide)
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
-    answers = await service.ask(model, call, flat)
+    answers = await service.ask(model, call, [part.span.text for text in parts for part in text if part.has_words])
     outputs = (one.answer if aligned else one[0] for one in answers)
     service.metrics.tokens.labels(model.run.name).inc(sum(len(output.log_probabilities) for output in outputs))
     results = iter(answers)
     return [
-        TranslatedText(sentences, [next(results) if one else None for one in is_asked])
-        for sentences, is_asked in zip(parts, asked, strict=True)
+        TranslatedText([part.span for part in text], [next(results) if part.has_words else None for part in text])
+        for text in parts
     ]
 
 
+class _Part(NamedTuple):
+    """A part of a text; between languages, one without a letter or digit (a smile, three dots) is the same in both."""
+
+    span: SentenceSpan
+    has_words: bool
+
+
+def _divide(service: Service, model: ServedModel, text: str, is_split: bool | None) -> list[_Part]:
+    """Split a text; one without words comes back as it is, and splitting it would only take time."""
+    if clean(text) and not _has_words(model, text):
+        return [_Part(SentenceSpan("", text, ""), has_words=False)]
+    return [_Part(span, _has_words(model, span.text)) for span in _split(service, model, text, is_split)]
+
+
 def _has_words(model: ServedModel, text: str) -> bool:
-    """Tell whether there is something to answer: between languages, a smile or three dots are the same in both."""
     return bool(clean(text)) and (model.run.pair is None or any(map(str.isalnum, text)))
 
 
 def _split(service: Service, model: ServedModel, text: str, is_split: bool | None) -> list[SentenceSpan]:
-    if clean(text) and not _has_words(
-        model, text
-    ):  # it comes back as it is: splitting it would only cost the event loop time
-        return [SentenceSpan("", text, "")]
     if is_split or (is_split is None and model.run.texts == "sentences"):
         return split(text)
     if is_split is None and model.run.texts == "documents":

@@ -14,29 +14,18 @@ import httpx
 import pytest
 
 from saccade.serving.http import turns as turns_module
-from saccade.serving.http.turns import AT_ONCE, Turns
+from saccade.serving.http.turns import AT_ONCE, Account, Counted, Turns, beside
 from saccade.serving.models import ServedRun
 from servers import serving
 
 
-class Clock:
-    """Of the time that a loop has worked: each request takes a millisecond."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def run(test: Callable[[Turns, list[str]], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(Turns(), []), 30))
 
 
-def run(test: Callable[[Turns, Clock, list[str]], Coroutine[Any, Any, None]]) -> None:
-    clock = Clock()
-    asyncio.run(asyncio.wait_for(test(Turns(clock), clock, []), 30))
-
-
-def begin(turns: Turns, clock: Clock, begun: list[str], address: str) -> None:
+def begin(turns: Turns, begun: list[str], address: str, seconds: float = 0.001) -> None:
     def note() -> None:
-        clock.now += 0.001
+        turns.charge(address, seconds)
         begun.append(address)
 
     turns.take(address, note)
@@ -48,14 +37,14 @@ async def rounds(number: int) -> None:
 
 
 def test_who_sends_one_begins_at_once_and_who_sends_many_a_few_in_a_round() -> None:
-    async def test(turns: Turns, clock: Clock, begun: list[str]) -> None:
+    async def test(turns: Turns, begun: list[str]) -> None:
         for _ in range(100):
-            begin(turns, clock, begun, "many")
+            begin(turns, begun, "many")
         assert begun == ["many"]
         await rounds(2)
         assert len(begun) <= 3 * AT_ONCE
         assert turns.num_waiting == 100 - len(begun)
-        begin(turns, clock, begun, "one")
+        begin(turns, begun, "one")
         assert begun[-1] == "one"
         while turns.num_waiting:
             await asyncio.sleep(0.001)
@@ -65,29 +54,88 @@ def test_who_sends_one_begins_at_once_and_who_sends_many_a_few_in_a_round() -> N
 
 
 def test_a_line_rests_while_others_ask_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(turns: Turns, clock: Clock, begun: list[str]) -> None:
-        for _ in range(10 * AT_ONCE):
-            begin(turns, clock, begun, "many")
+    monkeypatch.setattr(turns_module, "SECONDS_AT_ONCE", 0.002)
+
+    async def test(turns: Turns, begun: list[str]) -> None:
+        for _ in range(40):
+            begin(turns, begun, "many")
         await rounds(20)
-        assert len(begun) == 10 * AT_ONCE  # alone: one round after the other
-        begin(turns, clock, begun, "one")
-        for _ in range(10 * AT_ONCE):
-            begin(turns, clock, begun, "many")
+        assert len(begun) == 40  # alone: nothing is counted
+        begin(turns, begun, "one")
+        for _ in range(40):
+            begin(turns, begun, "many")
         await rounds(50)
-        assert turns.num_waiting > 7 * AT_ONCE
+        assert turns.num_waiting > 30
+        begin(turns, begun, "one")
+        assert begun[-1] == "one"  # who has not taken its share doesn't wait
         started = time.monotonic()
         while turns.num_waiting:
             await asyncio.sleep(0.001)
-        assert time.monotonic() - started > 0.05  # 7 rests, each three times as long as the work before
+        assert time.monotonic() - started > 0.1  # 30 requests of a millisecond, at a fifth of the time
 
-    monkeypatch.setattr(turns_module, "LONGEST_REST", 0.02)
     run(test)
 
 
+def test_who_has_taken_too_much_begins_nothing_though_it_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(turns: Turns, begun: list[str]) -> None:
+        for address in ("one", "other"):
+            begin(turns, begun, address)
+        begin(turns, begun, "greedy", seconds=0.03)
+        await rounds(3)
+        begin(turns, begun, "greedy")
+        assert (begun.count("greedy"), turns.num_waiting) == (1, 1)
+        assert turns.rest_of("greedy") == pytest.approx(0.01 / turns_module.SHARE, abs=0.02)
+        assert turns.rest_of("one") == 0
+        monkeypatch.setattr(turns, "_shared_until", 0.0)
+        assert turns.rest_of("greedy") == 0  # the others have gone
+
+    run(test)
+
+
+def test_steps_of_a_request_and_its_threads_are_paid_for_by_its_address() -> None:
+    def work(seconds: float) -> str:
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+        return "done"
+
+    async def request(found: list[str]) -> None:
+        work(0.02)
+        await asyncio.sleep(0.001)
+        found.append(await beside(work, 0.03))
+        with pytest.raises(ZeroDivisionError):
+            await beside(lambda: 1 / 0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+        found.append("last")
+
+    async def test(turns: Turns, begun: list[str]) -> None:
+        for address in ("one", "other"):
+            begin(turns, begun, address)
+        found = list[str]()
+        started = time.monotonic()
+        await asyncio.create_task(_call(Counted(request(found), Account(turns, "greedy"))))
+        assert found == ["done", "last"]
+        assert time.monotonic() - started > 0.03 / turns_module.SHARE  # it rested before the second thing
+        assert turns.rest_of("one") == 0
+        leaving = asyncio.create_task(_call(Counted(asyncio.sleep(60), Account(turns, "greedy"))))
+        await rounds(3)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+
+    run(test)
+
+
+async def _call(work: Counted) -> None:
+    await work
+
+
 def test_lines_that_have_ended_are_forgotten() -> None:
-    async def test(turns: Turns, clock: Clock, begun: list[str]) -> None:
+    async def test(turns: Turns, begun: list[str]) -> None:
         for number in range(1000):
-            begin(turns, clock, begun, f"{number}")
+            begin(turns, begun, f"{number}")
         await rounds(3)
         assert (len(begun), turns.num_waiting) == (1000, 0)
         assert not turns._lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from saccade.serving.html.gather import gather
 from saccade.serving.html.guard import is_same_structure
 from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.tree import Element, HtmlSource, is_structure, parse, read_html, texts, write_node
+from saccade.serving.http.turns import beside
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import TranslatedText, text_of, translate_texts
@@ -31,19 +31,19 @@ async def translate_html(
     service: Service, model: ServedModel, sources: Sequence[str], count: int, **decoding: Any
 ) -> list[list[str]]:
     """Translate documents: for each its translation and alternatives, all distinct."""
-    read = await asyncio.to_thread(lambda: [*map(read_html, sources)])
+    read = await beside(lambda: [*map(read_html, sources)])
     documents = [list(parts(html.root)) for html in read]
     inlines = [part for document in documents for part in document if isinstance(part, Inline)]
     found = await translate_texts(service, model, [inline.text for inline in inlines], **decoding)
     of_inline = dict(zip(map(id, inlines), found, strict=True))
     aligned = await _align(service, model, [(inline, of_inline[id(inline)]) for inline in inlines])
-    outputs = await asyncio.to_thread(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
-    is_kept = await asyncio.to_thread(lambda: [*map(keeps_structure, read, outputs)])
+    outputs = await beside(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
+    is_kept = await beside(lambda: [*map(keeps_structure, read, outputs)])
     for row, html in enumerate(read):
         if not is_kept[row]:
             found = await translate_texts(service, model, html.texts, **decoding)
             ranks = [[text_of(text, rank) for text in found] for rank in range(count)]
-            outputs[row] = await asyncio.to_thread(write_in_place, html, ranks)
+            outputs[row] = await beside(write_in_place, html, ranks)
         way = "moved" if is_kept[row] else "kept" if outputs[row] == [html.source] else "in place"
         service.metrics.html.labels(way).inc()
     return outputs

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from saccade.serving.http.responses import Refusal, send_error
+from saccade.serving.http.turns import rest
 from saccade.serving.shares import FairShare
 
 Scope = MutableMapping[str, Any]
@@ -101,6 +102,7 @@ class OpenRequest:
         if self.watcher is not None:
             await self.watcher
             return {"type": "http.disconnect"}
+        await rest()
         message = await self._receive()
         if message["type"] == "http.disconnect":
             await self._leave()

@@ -16,7 +16,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from saccade.serving.http.responses import encode_json
-from saccade.serving.http.turns import Turns
+from saccade.serving.http.turns import Account, Counted, Turns
 from saccade.serving.shares import FairShare
 
 MAX_HEAD = 1 << 16  # bytes of request line and headers
@@ -128,10 +128,12 @@ class Protocol(HttpToolsProtocol):
         """Close the connection if a head is too long."""
         if self.transport.is_closing():
             return
+        since = time.thread_time()
         self._head_size += len(data) if self._is_head else 0
         super().data_received(data)
         if self._is_head and self._head_size > MAX_HEAD:
             self.transport.close()
+        self._turns.charge(self._client_of(self.cycle), time.thread_time() - since)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer a client that has shut its sending side after a complete request; close if none is complete.
@@ -180,9 +182,13 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._turns.take(self._client_of(cycle), partial(self._begin, cycle, app))
 
-    def _client_of(self, cycle: RequestResponseCycle) -> str:
+    def _client_of(self, cycle: RequestResponseCycle | None) -> str:
         """Return the address of whoever asks: behind a proxy that is trusted, the one that it names."""
-        if isinstance(self.app, ProxyHeadersMiddleware) and self.address in self.app.trusted_hosts:
+        if (
+            cycle is not None
+            and isinstance(self.app, ProxyHeadersMiddleware)
+            and self.address in self.app.trusted_hosts
+        ):
             named = [value for name, value in cycle.scope["headers"] if name == b"x-forwarded-for"]
             host, _ = self.app.trusted_hosts.get_trusted_client_address(b", ".join(named).decode("latin-1"))
             return host or self.address
@@ -191,7 +197,14 @@ class Protocol(HttpToolsProtocol):
     def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         if not self.transport.is_closing():
             self._cycle = cycle
-            super()._start_asgi_task(cycle, app)
+            super()._start_asgi_task(cycle, self._count(app, Account(self._turns, self._client_of(cycle))))
+
+    @staticmethod
+    def _count(app: ASGI3Application, account: Account) -> ASGI3Application:
+        async def call(scope: Any, receive: Any, send: Any) -> None:
+            await Counted(app(scope, receive, send), account)
+
+        return call
 
     def _refuse(self) -> None:
         body = encode_json({"error": "Slowdown: too many connections"})

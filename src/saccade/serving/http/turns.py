@@ -1,64 +1,150 @@
-"""When requests begin: those of an address that sends many, one handful after another, so that others come between."""
+"""When requests begin: those of an address that asks for much, one after another, so that others come between."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextvars import ContextVar
 from functools import partial
-from typing import final
+from typing import Any, NamedTuple, TypeVar, final
+from weakref import WeakValueDictionary
+
+from saccade.serving.shares import Allowance
 
 AT_ONCE = 4  # requests of one address that begin in one round of the event loop
-SHARE = 0.25  # of the event loop's time for an address with more than that, while others ask
+SHARE = 0.2  # of the time of the event loop, and of threads beside it, for one address while others ask
+SECONDS_AT_ONCE = 0.02  # of it
 SHARED_SECONDS = 2.0  # that others are remembered
-LONGEST_REST = 0.02  # seconds, however busy others keep the loop
 
 Begin = Callable[[], None]
+Result = TypeVar("Result")
 
 
 @final
 class Turns:
-    """The lines of requests that have not begun, one for each address.
+    """The lines of requests that have not begun, one for each address, and the time that reading them took.
 
-    Reading a request and refusing it takes the event loop some time, whoever is refused: a thousand that come at once
-    would all be read before the next one. Who has no line begins at once. A line goes on by a few requests at a time;
-    while other addresses ask as well, it rests in between, as long as it takes to leave them their part of the loop.
+    Reading a request, splitting its text and refusing it take the event loop some time, whoever is refused. While other
+    addresses ask as well, one that has taken more than its share rests: it begins nothing, and no more of what it sends
+    is read. Else its requests begin at once, and many that come together a few at a time.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
-        self._clock = clock  # of the time that the event loop has worked
+    def __init__(self) -> None:
         self._lines: dict[str, deque[Begin]] = {}
+        self._time = Allowance(SECONDS_AT_ONCE, SHARE)
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._last, self._shared_until = "", -math.inf
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several addresses ask, or did a moment ago."""
+        return time.monotonic() < self._shared_until
 
     @property
     def num_waiting(self) -> int:
         return sum(map(len, self._lines.values()))
+
+    def charge(self, address: str, seconds: float) -> None:
+        """Count what was done for an address, if others ask as well."""
+        if self.is_shared:
+            self._time.spend(address, seconds)
+
+    def rest_of(self, address: str) -> float:
+        """Return how many seconds an address has to rest."""
+        return self._time.seconds_until(address) if self.is_shared else 0.0
+
+    def lock_of(self, address: str) -> asyncio.Lock:
+        """Return what lets an address do one thing beside the event loop at a time."""
+        return self._locks.setdefault(address, asyncio.Lock())
 
     def take(self, address: str, begin: Begin) -> None:
         """Begin a request of this address now or when it is its turn."""
         now = time.monotonic()
         if address != self._last:
             self._shared_until, self._last = (now + SHARED_SECONDS if self._last else now), address
-        if (line := self._lines.get(address)) is None:
-            line = self._lines[address] = deque()
-            asyncio.get_running_loop().call_soon(self._go_on, address, AT_ONCE - 1, self._clock())
-            begin()
-        else:
+        if (line := self._lines.get(address)) is not None:
             line.append(begin)
+            return
+        self._lines[address] = deque([begin])
+        self._go_on(address)
 
-    def _go_on(self, address: str, room: int, since: float) -> None:
+    def _go_on(self, address: str) -> None:
         """Begin the next requests of a line; forget one that has ended."""
         line = self._lines[address]
         if not line:
             del self._lines[address]
             return
-        worked = (now := self._clock()) - since
-        for _ in range(min(room, len(line))):
+        loop, again = asyncio.get_running_loop(), partial(self._go_on, address)
+        if rest := self.rest_of(address):
+            loop.call_later(rest, again)
+            return
+        for _ in range(1 if self.is_shared else min(AT_ONCE, len(line))):
             line.popleft()()
-        loop, again = asyncio.get_running_loop(), partial(self._go_on, address, AT_ONCE, now)
-        if line and time.monotonic() < self._shared_until:
-            loop.call_later(min(LONGEST_REST, worked * (1 / SHARE - 1)), again)
-        else:
-            loop.call_soon(again)
+        loop.call_soon(again)
+
+
+class Account(NamedTuple):
+    """An address whose time is counted."""
+
+    turns: Turns
+    address: str
+
+
+_ACCOUNT: ContextVar[Account | None] = ContextVar("account", default=None)
+
+
+async def rest() -> None:
+    """Wait until the address of the request at hand may go on."""
+    account = _ACCOUNT.get()
+    while account is not None and (seconds := account.turns.rest_of(account.address)):
+        await asyncio.sleep(seconds)
+
+
+async def beside(call: Callable[..., Result], *given: Any) -> Result:
+    """Return what a call returns, made in a thread; the address of the request at hand pays for it."""
+    loop, account = asyncio.get_running_loop(), _ACCOUNT.get()
+
+    def count() -> Result:
+        since = time.thread_time()
+        try:
+            return call(*given)
+        finally:
+            if account is not None:  # also where nobody waits for it any more
+                loop.call_soon_threadsafe(account.turns.charge, account.address, time.thread_time() - since)
+
+    async with contextlib.AsyncExitStack() as stack:
+        if account is not None and account.turns.is_shared:
+            await stack.enter_async_context(account.turns.lock_of(account.address))
+            await rest()
+        return await asyncio.to_thread(count)
+
+
+@final
+class Counted:
+    """Work whose steps in the event loop an address pays for."""
+
+    def __init__(self, work: Awaitable[None], account: Account) -> None:
+        self._work, self._account = work, account
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        turns, address = self._account
+        _ACCOUNT.set(self._account)
+        steps: Any = self._work.__await__()
+        go_on: Callable[[], Any] = partial(next, steps)
+        while True:
+            since = time.thread_time()
+            try:
+                waits_for = go_on()
+            except StopIteration:
+                return
+            finally:
+                turns.charge(address, time.thread_time() - since)
+            try:
+                yield waits_for
+                go_on = partial(next, steps)
+            except BaseException as error:
+                go_on = partial(steps.throw, error)
