@@ -29,7 +29,7 @@ from saccade.errors import UserError
 from saccade.serving.app import build
 from saccade.serving.http.lifetimes import stopping
 from saccade.serving.http.logs import JsonHandler, log
-from saccade.serving.http.protocol import Connections, Protocol
+from saccade.serving.http.protocol import IN_LINE, Connections, Protocol
 from saccade.serving.http.turns import Turns
 from saccade.serving.models import ServedRun
 from saccade.serving.service import Service
@@ -37,10 +37,10 @@ from saccade.serving.settings import Settings
 
 KEEP_ALIVE = 30  # seconds
 BACKLOG = 2048  # connections waiting to be accepted
-OTHER_FILES = 100  # that a server may have open beside its connections
+OTHER_FILES = 100  # that a server may have open beside its connections and those that are to be opened
 TICKS_A_SECOND = 10  # of uvicorn
 LINGER = 0.2  # seconds
-SWITCH_SECONDS = 0.001  # that a thread of Python keeps its lock while another waits for it
+SWITCH_SECONDS = 0.0003  # that a thread of Python keeps its lock while another waits for it
 GRACE = 2.0  # seconds after the last answer, in which the process ends
 HANGUP = signal.SIGHUP
 
@@ -191,9 +191,10 @@ def _end_process_after(seconds: float) -> None:
 def _count_connections(wanted: int) -> int:
     """Return how many connections the limit of open files allows, which is raised as far as it may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < wanted + OTHER_FILES:
-        soft = wanted + OTHER_FILES if hard == resource.RLIM_INFINITY else min(hard, wanted + OTHER_FILES)
+    needed = wanted + wanted // IN_LINE + OTHER_FILES
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if (most := min(wanted, soft - OTHER_FILES)) < 1:
-        raise UserError(f"open files: the limit is {soft}; allowed: more than {OTHER_FILES} (see ulimit -n)")
+    if (most := min(wanted, (soft - OTHER_FILES) * IN_LINE // (IN_LINE + 1))) < 1:
+        raise UserError(f"open files: the limit is {soft}; allowed: more than {OTHER_FILES + 1} (see ulimit -n)")
     return most

@@ -20,6 +20,7 @@ from saccade.serving.waiting import SLOW_COST, ModelCall
 from saccade.tasks.base import Predictor
 
 Indices = tuple[int, ...] | None
+SLICE_SIZE = 50_000  # characters of a source, times those of its output
 PAIRS_A_STEP = 16  # of pieces, whose weights in all layers and heads take as long to write as a step of a search
 
 
@@ -61,8 +62,25 @@ def align(translator: Predictor, texts: list[str], **decoding: Any) -> list[Insi
 
 def align_pairs(translator: Predictor, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
     """Align the words of each text with those of its translation."""
-    sources, outputs = zip(*pairs, strict=True)
-    return [align_words(found) for found in translator.look(sources, targets=outputs)]
+    found: list[AlignedWords] = []
+    for part in _slices(pairs):
+        pause()
+        sources, outputs = zip(*part, strict=True)
+        found += map(align_words, translator.look(sources, targets=outputs))
+    return found
+
+
+def _slices(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Cut pairs into parts whose weights take about as long as a step of a search."""
+    part, size = list[tuple[str, str]](), 0
+    for source, output in pairs:
+        part.append((source, output))
+        size += len(source) * len(output)
+        if size >= SLICE_SIZE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def look(

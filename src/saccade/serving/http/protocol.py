@@ -23,6 +23,8 @@ MAX_HEAD = 1 << 16  # bytes of request line and headers
 MAX_HEAD_SECONDS = 15.0  # from the connection, or from a request's first byte
 MAX_UNREAD = 128 << 20  # bytes of answers that wait to be read
 PROBE_SECONDS = 0.5
+OPENING_SECONDS = 0.0005  # of the event loop, for a connection that is opened and closed
+IN_LINE = 4  # one that is to be opened for so many that may be open
 NO_LINGER = struct.pack("ii", 1, 0)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -33,9 +35,20 @@ class Connections:
 
     def __init__(self, most: int, timeout: float, on_close: Callable[[str], None] = lambda reason: None) -> None:
         self.timeout, self._on_close = timeout, on_close
-        self._share = FairShare(most)
+        self._share, self._turns, self._most_in_line = FairShare(most), Turns(), most // IN_LINE
         self._waiting: dict[str, dict[Protocol, None]] = {}  # those without a complete request, the oldest first
         self.open: set[Protocol] = set()
+
+    def receive(self, connection: Protocol) -> None:
+        """Open a new connection when it is the turn of its address.
+
+        One that is closed is opened again at once by who attacks, and all that wait would be opened before others.
+        """
+        self._turns.charge(connection.address, OPENING_SECONDS)
+        if self._turns.num_waiting < self._most_in_line:
+            self._turns.take(connection.address, connection.open)
+        else:
+            connection.open()
 
     def add(self, connection: Protocol) -> bool:
         """Take a new connection; if there are too many, close one that waits for its client, or else refuse it."""
@@ -101,6 +114,8 @@ class Protocol(HttpToolsProtocol):
         self._probe_timer: asyncio.TimerHandle | None = None
         self._unread, self._unread_since = 0, 0.0
         self._cycle: RequestResponseCycle | None = None  # that is answered
+        self._is_open = self._has_ended = False
+        self._early = bytearray()  # what came before it was open
 
     @property
     def address(self) -> str:
@@ -108,10 +123,22 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self._connections.add(self):
-            self._begin_head()
-        else:
+        self._connections.receive(self)
+
+    def open(self) -> None:
+        """Begin to read, when it is the turn of its address."""
+        if self.transport.is_closing():
+            return
+        if not self._connections.add(self):
             self._refuse()
+            return
+        self._is_open = True
+        self._begin_head()
+        if self._early:
+            self.transport.resume_reading()
+            self.data_received(bytes(self._early))
+        if self._has_ended and not self.eof_received():
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
@@ -128,6 +155,10 @@ class Protocol(HttpToolsProtocol):
         """Close the connection if a head is too long."""
         if self.transport.is_closing():
             return
+        if not self._is_open:
+            self._early += data
+            self.transport.pause_reading()
+            return
         since = time.thread_time()
         self._head_size += len(data) if self._is_head else 0
         super().data_received(data)
@@ -140,6 +171,9 @@ class Protocol(HttpToolsProtocol):
 
         A client that has closed looks the same until something is sent to it, so an interim answer is.
         """
+        if not self._is_open:
+            self._has_ended = True
+            return True
         if self.cycle is None or self.cycle.more_body or (self.cycle.response_complete and not self.pipeline):
             return False
         self._end_head()
