@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -54,6 +55,19 @@ def test_an_insight_is_encoded_in_parts() -> None:
     (right,) = looker.look(["a b"])
     assert found == encode_json(right.plain())
     assert max(map(len, work._encode(right.plain()["attention"]))) < 11 * 9  # a row of 11 weights
+
+
+def test_long_pairs_are_aligned_one_by_one_and_short_ones_together() -> None:
+    class Reader(Looker):
+        def look(self, texts: Sequence[str], targets: Sequence[str] = ()) -> list[Insight]:  # type: ignore[override]
+            seen.append(len(texts))
+            assert len(texts) == len(targets)
+            return [replace(one, maps={}) for one in super().look([*texts])]
+
+    seen, counter = list[int](), Counter()
+    with supervised(counter):
+        found = work.align_pairs(Reader(), [("x" * 400, "y" * 400)] * 3 + [("a b", "c d")] * 50)  # type: ignore[arg-type]
+    assert (seen, counter.count, len(found)) == ([1, 1, 1, 50], 4, 53)
 
 
 def test_parts_are_the_whole() -> None:

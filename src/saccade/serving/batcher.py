@@ -27,7 +27,6 @@ FIRST_RATE = 10_000  # of cost a second, until it has been measured
 QUICK_SECONDS = 2.0  # a quick batch that takes longer was none, and goes on as a slow one
 SLICE = 0.1  # seconds that a slow batch computes before another slow one, which had less, may
 SLOW_SHARE = 0.25  # of the time of quick batches, for slow ones
-MOST_CREDIT = 0.03  # seconds that slow batches save up of it: quick ones wait for so long
 QUICK_SHARE = 0.1  # of the time, for the quick work of one client; what it asks for beyond that is slow
 QUICK_AT_ONCE = 0.2  # seconds of it
 SHARED_SECONDS = 2.0  # that other clients are remembered
@@ -348,8 +347,7 @@ class Batcher:
         batch.used += seconds
         if not batch.is_slow:
             is_shared = self._slow.num_items or any(other.is_slow for other in self._running)
-            credit = SLOW_SHARE * seconds
-            self._credit = min(self._credit + credit, max(credit, MOST_CREDIT)) if is_shared else 0.0
+            self._credit = min(SLICE, self._credit + SLOW_SHARE * seconds) if is_shared else 0.0
         elif self._quick.num_items:
             self._credit -= min(seconds, now - self._quick.since)
 

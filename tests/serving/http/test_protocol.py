@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -128,6 +129,32 @@ def test_a_connection_is_refused_if_all_others_are_busy() -> None:
         assert found.startswith(b"HTTP/1.1 503 ")
         assert found.endswith(b'{"error":"Slowdown: too many connections"}')
         model.gate.set()
+
+
+def test_connections_of_an_address_are_opened_one_after_another_while_others_ask(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "OPENING_SECONDS", 0.02)  # so that each rests for 0.1 s
+    ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):  # others ask
+            stack.enter_context(connect(served)).sendall(ask)
+            many = [stack.enter_context(connect(served, address="127.0.0.2")) for _ in range(3)]
+        many += [stack.enter_context(connect(served, address="127.0.0.2")) for _ in range(6)]
+        for client in many:
+            client.sendall(ask)
+        for client in many[-2:]:
+            client.shutdown(socket.SHUT_WR)
+        time.sleep(0.1)
+        assert len(served.server.connections.open) < 8
+        with connect(served, address="127.0.0.3") as other:
+            other.sendall(ask)
+            assert read_all(other).startswith(b"HTTP/1.1 200 ")
+        many[-1].settimeout(0)
+        with pytest.raises(BlockingIOError):
+            many[-1].recv(1)
+        many[-1].settimeout(30)
+        assert all(read_all(client).startswith(b"HTTP/1.1 200 ") for client in many)
 
 
 @pytest.mark.parametrize("limit", ["time", "size"])
