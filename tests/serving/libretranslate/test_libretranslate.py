@@ -51,6 +51,10 @@ def test_alternatives_are_the_next_best(served: Serving, translating: list[Serve
     (best,) = predictor_of(translating[0]).predict_best(["a b c"], num_best=4, width=4)
     assert [found["translatedText"], *found["alternatives"]] == [one.text for one in best]
     assert "detectedLanguage" not in found
+    for given in (3.0, "3", "03"):
+        assert served.post("/translate", **ASKED, alternatives=given).json() == found
+    for none in (0, -1, "-1", "", None):
+        assert "alternatives" not in served.post("/translate", **ASKED, alternatives=none).json()
 
 
 def test_auto_finds_the_language_among_those_that_can_be_translated(served: Serving) -> None:
@@ -122,8 +126,16 @@ def test_detect(served: Serving, way: str) -> None:
         ({"target": "zz"}, 400, "zz is not supported"),
         ({"target": "auto"}, 400, "auto is not supported"),
         ({"format": "xml"}, 400, "xml format is not supported"),
-        ({"alternatives": "many"}, 400, "Invalid request: alternatives parameter is not a number"),
-        ({"alternatives": [1]}, 400, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": "many"}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": [1]}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": 1.5}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": True}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": []}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": "1_0"}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": "9" * 5000}, 400, "Invalid request: alternatives parameter is not a whole number"),
+        ({"alternatives": "16"}, 400, "Invalid request: alternatives parameter must be <= 15"),
+        ({"alternatives": 1e300}, 400, "Invalid request: alternatives parameter must be <= 15"),
+        ({"format": 0}, 400, "0 format is not supported"),
         ({"alternatives": 16}, 400, "Invalid request: alternatives parameter must be <= 15"),
         ({"q": "x" * 20_001}, 400, "Invalid request: request (20001) exceeds text limit (20000)"),
         ({"q": ["x"] * 257}, 400, "Invalid request: request (257) exceeds text limit (256)"),

@@ -31,6 +31,15 @@ from saccade.tasks.base import MOST_BEAM
 FORMATS = ("text", "html")
 WORD = re.compile(r"\w")
 MAX_ALTERNATIVES = MOST_BEAM - 1
+NUMBER = re.compile(r"-?[0-9]{1,99}")
+ALTERNATIVES = {
+    "anyOf": [
+        {"type": "string", "pattern": "^(-[0-9]{1,99}|0{0,98}[0-9]|0{0,97}1[0-5])?$"},  # so it comes in forms
+        {"type": "integer", "maximum": MAX_ALTERNATIVES},  # below 0 counts as 0
+        {"type": "null"},
+    ],
+    "default": 0,
+}
 Q = {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"}
 KEY = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 NO_FILES = "Files translation are disabled on this server."
@@ -166,7 +175,7 @@ class LibreTranslate:
         texts = self.service.texts(asked)
         source = source if source == "auto" else self._find_language(source)
         target = self._find_language(target)
-        kind = given.get("format") or "text"
+        kind = "text" if given.get("format") in (None, "") else given["format"]
         if kind not in FORMATS:
             raise Refusal(400, f"{_short(kind)} format is not supported")
         glossary = _glossary(given.get("glossary"))
@@ -233,8 +242,8 @@ class LibreTranslate:
             "q": Q,
             "source": {"type": "string", "enum": ["auto", *models.sources]},
             "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
-            "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
-            "alternatives": {"type": "integer", "maximum": MAX_ALTERNATIVES, "default": 0},  # below 0 counts as 0
+            "format": {"anyOf": [{"type": "string", "enum": [*FORMATS, ""]}, {"type": "null"}], "default": "text"},
+            "alternatives": ALTERNATIVES,
             "glossary": {"anyOf": [{"type": "object", "maxProperties": MOST_TERMS, **TERMS}, {"enum": ["", None]}]},
             "api_key": KEY,
         }
@@ -268,11 +277,13 @@ def _string(given: dict[str, Any], name: str) -> str:
 
 
 def _alternatives(value: Any) -> int:
-    try:
-        number = max(0, int(value or 0))
-    except (TypeError, ValueError, OverflowError):
-        refuse("alternatives parameter is not a number")
-    if number > MAX_ALTERNATIVES:
+    """Read a number; some clients send it as a string, or none as an empty one."""
+    if value is None or value == "":
+        return 0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    if not is_number and not (isinstance(value, str) and NUMBER.fullmatch(value)):
+        refuse("alternatives parameter is not a whole number")
+    if (number := max(0, int(value))) > MAX_ALTERNATIVES:
         refuse(f"alternatives parameter must be <= {MAX_ALTERNATIVES}")
     return number
 
