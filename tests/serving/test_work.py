@@ -59,7 +59,7 @@ def test_an_insight_is_encoded_in_parts() -> None:
 
 def test_long_pairs_are_aligned_one_by_one_and_short_ones_together() -> None:
     class Reader(Looker):
-        def look(self, texts: Sequence[str], targets: Sequence[str] = ()) -> list[Insight]:  # type: ignore[override]
+        def look(self, texts: Sequence[str], targets: Sequence[str] = ()) -> list[Insight]:
             seen.append(len(texts))
             assert len(texts) == len(targets)
             return [replace(one, maps={}) for one in super().look([*texts])]
