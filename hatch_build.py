@@ -31,7 +31,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
             self.app.display_warning(f"the native library is left out: {error}")
             return
         build_data["pure_python"] = False
-        build_data["tag"] = build.name_wheel()
+        build_data["tag"] = build.name_wheel(library)
         build_data["force_include"][str(library)] = f"saccade/export/native/{build.LIBRARY}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 # Triton's interpreter, too, must be asked for before anything imports triton; where there is a GPU, kernels run on it.
@@ -90,6 +91,19 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this session that all its processes share: what the first makes (under a lock), the others find."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # above a lone process lie older sessions
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what the native engine packs out of the user's cache; the library is built there once for all sessions."""
+    from saccade.export.native.library import cache_folder
+
+    with pytest.MonkeyPatch.context() as patch:
+        own, built = tmp_path_factory.mktemp("cache"), cache_folder() / "native"
+        built.mkdir(parents=True, exist_ok=True)
+        (own / "native").symlink_to(built)
+        patch.setenv("SACCADE_CACHE", str(own))
+        yield
 
 
 @pytest.fixture

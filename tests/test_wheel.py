@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -72,7 +74,14 @@ def test_an_installed_wheel_trains_and_predicts(scripts: Path, tmp_path: Path) -
 @pytest.mark.skipif(not COMPILER, reason="the wheel was built without a C compiler")
 def test_an_installed_wheel_has_the_native_library(wheel: Path, scripts: Path, tmp_path: Path) -> None:
     """It is found in the package, without a compiler and without a cache; the wheel is for this platform alone."""
-    assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
+    assert wheel.name.endswith(
+        f"{sysconfig.get_platform().replace('-', '_').replace('.', '_').removeprefix('linux')}.whl"
+    )
+    system, release = platform.libc_ver()
+    if system == "glibc":  # what an index takes
+        found = re.search(r"-py3-none-manylinux_2_(\d+)_", wheel.name)
+        assert found is not None
+        assert 17 <= int(found[1]) <= int(release.removeprefix("2."))
     code = "from saccade.export.native import library; print(library.PACKAGED.exists(), library.list_kernels()[-1])"
     assert run("env", "CC=none", f"SACCADE_CACHE={tmp_path}", scripts / "python", "-c", code, folder=tmp_path) == (
         "True plain\n"

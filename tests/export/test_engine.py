@@ -19,7 +19,7 @@ from saccade.decoding import BeamOptions, SamplingOptions, Stepper, search
 from saccade.decoding.slices import Ended, supervised, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
-from saccade.export.choice import EngineChoice, EngineName
+from saccade.export.choice import TORCH, EngineChoice, EngineName
 from saccade.export.ctranslate2 import CTranslate2Engine, write
 from saccade.export.ctranslate2_search import CTranslate2Search
 from saccade.runs.load import load
@@ -185,7 +185,7 @@ def test_the_command_writes_the_same(tmp_path: Path) -> None:
     run, given = make_run(tmp_path / "run"), "a b c\nd e\n\n"
     texts = [
         CliRunner().invoke(app, ["predict", str(run), "--json", *more], input=given).stdout
-        for more in ([], ["--engine", "ctranslate2"])
+        for more in (["--engine", "torch"], ["--engine", "ctranslate2"])
     ]
     ours, theirs = ([json.loads(line)["text"] for line in text.splitlines()] for text in texts)
     assert ours == theirs
@@ -194,7 +194,7 @@ def test_the_command_writes_the_same(tmp_path: Path) -> None:
 
 def test_a_server_answers_the_same(tmp_path: Path) -> None:
     run, answers = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr"), []
-    for choice in (EngineChoice(), EngineChoice("ctranslate2")):
+    for choice in (TORCH, EngineChoice("ctranslate2")):
         with serving(load_runs([run], engine=choice)) as served:
             asked = {"q": LINES, "source": "en", "target": "fr"}
             answers.append(served.post("/translate", **asked).json()["translatedText"])

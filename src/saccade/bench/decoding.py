@@ -7,24 +7,30 @@ makes sure of it.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, cast, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from saccade.bench.measure import medians_side_by_side
 from saccade.bench.peers.decoders import DECODERS, DecoderSetting, Write
 from saccade.bench.peers.environments import Failed
+from saccade.bench.peers.shortlists import draw_shortlist, draw_sources
 from saccade.bench.training.accelerator import OURS
 from saccade.bench.training.flops import ModelSizes
 from saccade.bench.training.trainers import word_tokenizer
-from saccade.data.text.tokenizer import END, SPECIAL
+from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions, DecodingEngine, DecodingWork, search
 from saccade.errors import UserError
 from saccade.export.choice import EngineChoice
 from saccade.export.engine import make_searcher
+from saccade.export.native.shortlist import Shortlist, name_tokenizers
+from saccade.tasks.base import Portable
 from saccade.tasks.translate import task
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.predictor import Translator
@@ -33,10 +39,10 @@ Say = Callable[[str], None]
 ENGINES = {  # other engines in the place of torch, with our own search; they run on a CPU
     "native": EngineChoice("native"),
     "native-int8": EngineChoice("native", "int8"),
+    "native-int8-shortlist": EngineChoice("native", "int8", Path("made")),
     "onnx": EngineChoice("onnx"),
     "onnx-int8": EngineChoice("onnx", "int8"),
 }
-ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
 
 
 @final
@@ -51,6 +57,8 @@ class DecodeJob:
     source_length: int = 28  # </s> counted
     output_length: int = 32
     peers: tuple[str, ...] = ()
+    with_torch: bool = True  # our own search
+    rounds: int = 7  # at most: a peer may take seconds where we take milliseconds
 
     @property
     def setting(self) -> DecoderSetting:
@@ -83,7 +91,7 @@ class DecodeRow:
 def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
     """Time all contestants with every beam and batch, in turns; Ctrl-C returns the rows so far."""
     writers: dict[str, Write | str] = {}
-    for name in (OURS, *job.peers):
+    for name in (*((OURS,) if job.with_torch else ()), *job.peers):
         say(f"building {title_of(name)}")
         torch.manual_seed(1)
         writers[name] = _build(name, job)
@@ -99,7 +107,8 @@ def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
 def title_of(name: str) -> str:
     """Return a contestant's name as tables show it."""
     if name in ENGINES:
-        return f"{OURS}, {ENGINES[name].name} {ENGINES[name].quantization}"
+        engine, quantization, shortlist = ENGINES[name]
+        return f"{OURS}, {engine} {quantization}" + ("" if shortlist is None else ", shortlist")
     return OURS if name == OURS else DECODERS[name].title
 
 
@@ -125,7 +134,11 @@ def build_ours(setting: DecoderSetting) -> Write:
 def build_engine(setting: DecoderSetting, choice: EngineChoice) -> Write:
     """Build another engine in the place of torch, as `predict --engine` uses it."""
     length, portable = setting.output_length, _make_translator(setting).portable()
-    searcher = make_searcher(portable._replace(options=BeamOptions()), choice)
+    with tempfile.TemporaryDirectory(prefix="saccade-bench-") as folder:
+        if choice.shortlist is not None:
+            choice = choice._replace(shortlist=Path(folder) / choice.shortlist)
+            _make_shortlist(portable).save(Path(folder) / "made")
+        searcher = make_searcher(portable._replace(options=BeamOptions()), choice)
 
     def write(source_BS: Tensor, beam: int) -> list[int]:
         sources = [ids[:-1] for ids in source_BS.tolist()]  # </s> is added
@@ -133,6 +146,16 @@ def build_engine(setting: DecoderSetting, choice: EngineChoice) -> Write:
         return [len(best[0].log_probabilities) for best in found]
 
     return write
+
+
+def _make_shortlist(portable: Portable) -> Shortlist:
+    listed, common = draw_shortlist(portable.target.size)
+    return Shortlist(
+        np.cumsum([0, *map(len, listed)], dtype=np.int32),
+        np.array([number for ids in listed for number in ids], np.int32),
+        np.array(common, np.int32),
+        name_tokenizers(portable),
+    )
 
 
 def _make_options(length: int, beam: int) -> BeamOptions:
@@ -168,7 +191,7 @@ def _build(name: str, job: DecodeJob) -> Write | str:
 
 
 def _measure_case(job: DecodeJob, writers: dict[str, Write | str], beam: int, batch: int) -> list[DecodeRow]:
-    source_BS = torch.randint(len(SPECIAL), job.sizes.vocabulary, (batch, job.source_length))
+    source_BS = draw_sources(batch, job.source_length, job.sizes.vocabulary)
     source_BS[:, -1] = END
     source_BS = source_BS.to(job.device)
     rows, ready = {}, {}
@@ -177,7 +200,7 @@ def _measure_case(job: DecodeJob, writers: dict[str, Write | str], beam: int, ba
         if rows[name].problem is None:
             assert not isinstance(write, str)
             ready[name] = lambda write=write: write(source_BS, beam)
-    seconds = medians_side_by_side(ready, job.device, most=ROUNDS) if ready else {}
+    seconds = medians_side_by_side(ready, job.device, most=job.rounds, are_warm=True) if ready else {}
     return [replace(row, seconds=seconds.get(name)) for name, row in rows.items()]
 
 

@@ -12,14 +12,19 @@ from saccade.ops.cuda_graphs import record, warm_up
 
 
 def medians_side_by_side(
-    functions: Mapping[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4, most: int = 200
+    functions: Mapping[str, Callable[[], object]],
+    device: torch.device,
+    *,
+    at_least: float = 0.4,
+    most: int = 200,
+    are_warm: bool = False,
 ) -> dict[str, float]:
     """Time functions in at most `most` turns and return their medians; a slow moment of the machine affects all."""
-    for function in functions.values():
+    for function in () if are_warm else functions.values():
         _time(function, device)
     times: dict[str, list[float]] = {name: [] for name in functions}
     rounds = 0
-    while rounds < 3 or (rounds < most and _needs_more(times, rounds, at_least)):
+    while rounds < min(3, most) or (rounds < most and _needs_more(times, rounds, at_least)):
         for name, function in functions.items():
             times[name].append(_time(function, device))
         rounds += 1

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from saccade.bench import decoding
+from saccade.bench import decoding, start
 from saccade.bench.attention import additive, scores
 from saccade.bench.attention.goals import Goal
 from saccade.bench.serving import load, resistance
 from saccade.bench.training import accelerator, toolkits
 
 ATTACK = ("p50", "p99 ms", "attacked", "p99 ms", "times", "answers", "not right")
+SLOWEST = 12  # packages that are shown
 ADDITIVE = (
     "shape",
     "pass",
@@ -159,12 +160,36 @@ def of_decoding(rows: list[decoding.DecodeRow]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     ours = {(row.beam, row.batch): row.rate for row in rows if row.name == accelerator.OURS}
     for row in rows:
-        place, own = (str(row.beam), str(row.batch)), ours[row.beam, row.batch]
+        place, own = (str(row.beam), str(row.batch)), ours.get((row.beam, row.batch))
         if row.rate is None or row.seconds is None:
             table.add_row(*place, row.title, "-")
         else:
             ratio = "-" if own is None else f"{own / row.rate:.2f}x"
             table.add_row(*place, row.title, f"{row.rate:,.0f}", f"{row.seconds / row.batch * 1e3:,.2f}", ratio)
+    return table
+
+
+def of_starts(rows: list[start.StartRow]) -> Table:
+    """Build a table of commands, with what is beyond an import of torch."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("seconds", "above torch", "CPU seconds", "MiB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    torch = next(row.seconds for row in rows if row.title == "import torch")
+    for row in rows:
+        above = f"{row.seconds - torch:.2f}" if row.seconds > torch else ""
+        table.add_row(row.title, f"{row.seconds:.2f}", above, f"{row.cpu_seconds:.2f}", f"{row.mebibytes:,.0f}")
+    return table
+
+
+def of_imports(rows: list[start.ImportRow]) -> Table:
+    """Build a table of the slowest packages that a command imports."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    table.add_column("package")
+    for heading in ("ms", "modules"):
+        table.add_column(heading, justify="right")
+    for row in rows[:SLOWEST]:
+        table.add_row(row.package, f"{1000 * row.seconds:.0f}", str(row.modules))
     return table
 
 

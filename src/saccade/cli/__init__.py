@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import keyword
 import platform
 import sys
@@ -41,7 +42,11 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Replace the stub of a command by the command itself."""
         name, stub, rest = super().resolve_command(ctx, args)
-        return name, None if stub is None else load_command(str(name)), rest
+        found = None if stub is None else load_command(str(name))
+        if not gc.isenabled():  # `main` has begun to import
+            gc.freeze()
+            gc.enable()
+        return name, found, rest
 
 
 def load_command(name: str) -> Any:
@@ -85,6 +90,7 @@ def _options(
 def main() -> None:
     """Run the `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
     terminal.escape_unknown_letters()
+    gc.disable()  # until the command is imported: to look through all that again and again takes a quarter of a second
     try:
         with terminal.one_line_warnings():
             code = app(prog_name="saccade", standalone_mode=False)

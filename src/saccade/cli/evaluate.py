@@ -77,7 +77,7 @@ def evaluate(
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
-    engine: Engine = "torch",
+    engine: Engine = "auto",
     quantization: Quantization = "float32",
     shortlist: ShortlistFile = None,
     plot: Annotated[

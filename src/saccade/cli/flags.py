@@ -43,7 +43,7 @@ Engine = Annotated[
     choice.EngineName,
     typer.Option(
         help="What searches: torch; on the CPU our native library, CTranslate2 or ONNX; auto: the native library "
-        "where it can (see `saccade explain`)."
+        "where it can, else torch (see `saccade explain`)."
     ),
 ]
 Quantization = Annotated[

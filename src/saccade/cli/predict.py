@@ -130,7 +130,7 @@ def predict(
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
-    engine: Engine = "torch",
+    engine: Engine = "auto",
     quantization: Quantization = "float32",
     shortlist: ShortlistFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with scores.")] = False,

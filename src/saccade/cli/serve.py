@@ -71,7 +71,7 @@ def serve(
         int, typer.Option(min=1, help="Processes that answer at this port, each with models of its own.")
     ] = 1,
     device: Device = None,
-    engine: Engine = "torch",
+    engine: Engine = "auto",
     quantization: Quantization = "float32",
     shortlist: ShortlistFile = None,
     suggestions: Annotated[

@@ -12,9 +12,9 @@ Quantization = Literal["float32", "int8"]
 class EngineChoice(NamedTuple):
     """The engine that searches, how its numbers are stored, and a file of the ids that outputs may have."""
 
-    name: EngineName = "torch"
+    name: EngineName = "auto"
     quantization: Quantization = "float32"
     shortlist: Path | None = None
 
 
-TORCH = EngineChoice()
+TORCH = EngineChoice("torch")

@@ -8,20 +8,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from pkgutil import resolve_name
+from typing import cast, get_args
 
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.decoding import Searcher, Stepper
 from saccade.errors import UserError
 from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
-from saccade.export.ctranslate2_search import CTranslate2Search
-from saccade.export.formats import check_format, choose_format
 from saccade.export.native import pack as native_pack
 from saccade.export.native.engine import NativeEngine
-from saccade.export.native.library import list_kernels
+from saccade.export.native.library import choose_kernels
 from saccade.export.native.search import NativeSearch
 from saccade.export.native.shortlist import Shortlist
-from saccade.export.onnx.search import OnnxSearch
 from saccade.export.proof import Engine, max_difference, score_ours
 from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable, Predictor
@@ -42,6 +40,8 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
             raise UserError(f"quantization: {choice.quantization} given; auto takes torch here, because {reason}")
         if isinstance(reason, Unbuilt):
             warnings.warn(f"engine: auto takes torch, which is slower: {reason}", stacklevel=2)
+        if chosen == "native" and choice.quantization == TORCH.quantization and choice.shortlist is None:
+            return _use_native_or_torch(predictor, choice._replace(name=chosen))
         choice = choice._replace(name=chosen)
     if choice.shortlist is not None and choice.name != "native":
         raise UserError(f"shortlist: given with the engine {choice.name}; only the engine native takes one")
@@ -54,6 +54,15 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
     if choice.name not in ENGINES:
         raise UserError(f"engine: {choice.name!r} given; allowed: auto, {TORCH.name}, {', '.join(ENGINES)}")
     return predictor.with_searcher(lambda portable: make_searcher(portable, choice))
+
+
+def _use_native_or_torch(predictor: Predictor, choice: EngineChoice) -> Predictor:
+    """Nobody asked for the native engine: what goes wrong with it is a warning."""
+    try:
+        return predictor.with_searcher(lambda portable: make_searcher(portable, choice))
+    except UserError as error:
+        warnings.warn(f"engine: auto takes torch, which is slower: {error}", stacklevel=3)
+        return predictor
 
 
 class Unbuilt(str):
@@ -73,7 +82,7 @@ def choose_engine(predictor: Predictor) -> tuple[EngineName, str]:
     if (reason := native_pack.refuse(portable.network)) is not None:
         return "torch", f"the native library can't run {reason}"
     try:
-        kernels = list_kernels()[0]
+        kernels = choose_kernels()
     except UserError as error:
         return "torch", Unbuilt(str(error).removeprefix("engine: "))
     return "native", f"the native library runs all of this Transformer, here with kernels for {kernels}"
@@ -98,6 +107,8 @@ def explain_engines(predictor: Predictor) -> dict[EngineName, str | None]:
 
 
 def _explain_format(name: str, portable: Portable) -> str | None:
+    from saccade.export.formats import check_format
+
     try:
         check_format(name, portable)
     except UserError as error:
@@ -113,8 +124,10 @@ def make_searcher(portable: Portable, choice: EngineChoice) -> Searcher:
     return searcher
 
 
-def _export(name: str, make: Callable[[Any, Stepper], Searcher], portable: Portable, choice: EngineChoice) -> Searcher:
+def _export(name: str, search: str, portable: Portable, choice: EngineChoice) -> Searcher:
     """Export a model to a format, into a folder that lasts until it is loaded, and search with what was loaded."""
+    from saccade.export.formats import check_format, choose_format  # who searches with another engine needs none
+
     chosen = choose_format(name)
     check_format(name, portable)
     with tempfile.TemporaryDirectory(prefix="saccade-engine-") as place:
@@ -122,7 +135,8 @@ def _export(name: str, make: Callable[[Any, Stepper], Searcher], portable: Porta
         engine = cast(Engine, chosen.load(portable, Path(place)))
     if choice.quantization == "float32":
         _check(portable, engine)
-    return make(engine, cast(Stepper, portable.network))
+    found: Searcher = resolve_name(search)(engine, cast(Stepper, portable.network))
+    return found
 
 
 def _check(portable: Portable, engine: Engine) -> None:
@@ -146,14 +160,15 @@ def _pack(portable: Portable, choice: EngineChoice) -> Searcher:
     if (reason := native_pack.refuse(portable.network)) is not None:
         raise UserError(f"engine: native can't run this model: {reason}; the engine torch can")
     network = cast(Transformer, portable.network)
-    engine = NativeEngine(network, native_pack.pack(network, choice.quantization))
+    packed = native_pack.pack(network, choice.quantization)
+    engine = NativeEngine(network, packed)
     if choice.quantization == "float32":
-        _check(portable, engine)
+        native_pack.check_once(packed, engine.kernels, lambda: _check(portable, engine))
     return NativeSearch(engine, None if choice.shortlist is None else Shortlist.load(choice.shortlist, portable))
 
 
 ENGINES: Mapping[EngineName, Callable[[Portable, EngineChoice], Searcher]] = {  # each is a name of `EngineName`, too
     "native": _pack,
-    "ctranslate2": partial(_export, "ctranslate2", CTranslate2Search),
-    "onnx": partial(_export, "onnx", OnnxSearch),
+    "ctranslate2": partial(_export, "ctranslate2", "saccade.export.ctranslate2_search:CTranslate2Search"),
+    "onnx": partial(_export, "onnx", "saccade.export.onnx.search:OnnxSearch"),
 }

@@ -113,7 +113,9 @@ class Server(uvicorn.Server):
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             process = self.service.settings.process
             several = {} if process is None else {"process": process.number}
-            log("listening", url=url, models=list(self.service.models.models), **several)
+            models = self.service.models.models
+            engines = {name: model.run.predictor.engine for name, model in models.items()}
+            log("listening", url=url, models=list(models), engines=engines, **several)
             if said := self.service.sites.warning:
                 log("warning", said=said)
             if sys.stdout.isatty() and not several.get("process"):

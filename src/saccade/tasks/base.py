@@ -317,6 +317,11 @@ class Predictor(Protocol):
         """Return the network and what other engines need to run it."""
         raise UserError("export: models of this task can't be exported; allowed: text to text, labels, tags, captions")
 
+    @property
+    def engine(self) -> str:
+        """The name of the engine that searches for outputs."""
+        return "torch"
+
     def with_searcher(self, make: Callable[[Portable], Searcher]) -> Predictor:
         """Return the same predictor, whose outputs another engine searches for."""
         del make

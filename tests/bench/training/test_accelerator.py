@@ -17,7 +17,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from saccade.bench import choices, decoding, pictures, tables
-from saccade.bench.peers import decoders, models
+from saccade.bench.peers import decoders, models, shortlists
 from saccade.bench.peers.environments import Failed
 from saccade.bench.training import accelerator, flops, sentences, trainers
 from saccade.bench.training.accelerator import OURS, AcceleratorReport, AcceleratorRow
@@ -315,6 +315,34 @@ def test_everybody_writes_as_many_tokens(name: str) -> None:
         (4, 3, 18),
     ]
     assert all(row.rate == pytest.approx(row.tokens / row.seconds) for row in rows)  # type: ignore[operator]
+
+
+def test_rounds_are_counted_and_torch_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def count(source_BS: torch.Tensor, beam: int) -> list[int]:
+        calls.append(beam)
+        return [6] * len(source_BS)
+
+    monkeypatch.setattr(decoding, "DECODERS", {"quick": decoders.Decoder("quick", lambda setting: count)})
+    (row,) = decoding.run(decoding_job(peers=("quick",), with_torch=False, rounds=2), quiet)
+    assert (row.name, row.tokens, len(calls)) == ("quick", 18, 3)  # the first makes warm
+    assert tables.of_decoding([row]).row_count == 1
+
+
+def test_made_shortlists_are_those_of_text() -> None:
+    """Frequent tokens have more that stand for them; a batch shares many, as sentences do."""
+    listed, common = shortlists.draw_shortlist(8000)
+    assert common == list(range(204))
+    assert [len(ids) for ids in listed[:4]] == [0] * 4
+    sizes = [len(ids) for ids in listed[4:]]
+    assert 40 < sizes[0] <= shortlists.MOST
+    assert sum(sizes[:100]) > 2 * sum(sizes[-100:])
+    assert all(ids == sorted(set(ids)) and ids[-1] < 8000 for ids in listed[4:])
+    sources = shortlists.draw_sources(64, 28, 8000)
+    assert sources.shape == (64, 28)
+    assert 4 <= int(sources.min()) < int(sources.max()) < 8000
+    assert sources.unique().numel() < 0.6 * sources.numel()
 
 
 def test_who_writes_less_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from saccade.decoding import BeamOptions, SamplingOptions, Stepper, search
 from saccade.decoding.slices import Ended, supervised, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
-from saccade.export.choice import EngineChoice
+from saccade.export.choice import TORCH, EngineChoice
 from saccade.export.native import library, pack
 from saccade.export.native import search as native_search
 from saccade.export.native.engine import NativeEngine
@@ -186,7 +186,7 @@ def test_a_run_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_server_answers_the_same(tmp_path: Path) -> None:
     run, answers = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr"), []
-    for choice in (EngineChoice(), EngineChoice("native"), EngineChoice("native", "int8")):
+    for choice in (TORCH, EngineChoice("native"), EngineChoice("native", "int8")):
         with serving(load_runs([run], engine=choice)) as served:
             asked = {"q": ["a b c", "", "h g f e", "d"], "source": "en", "target": "fr"}
             answers.append(served.post("/translate", **asked).json()["translatedText"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from saccade.bench.peers.models import build_marian, import_optional
+from saccade.bench.peers.shortlists import draw_shortlist
 from saccade.bench.training.flops import ModelSizes
 from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN
 
@@ -58,7 +60,7 @@ def _generate(setting: DecoderSetting, **options: Any) -> Write:
     return write
 
 
-def ctranslate(setting: DecoderSetting, kind: str = "float32") -> Write:
+def ctranslate(setting: DecoderSetting, kind: str = "float32", *, with_shortlist: bool = False) -> Write:
     """Build CTranslate2 with the weights of a Marian model, through its own converter."""
     ctranslate2 = import_optional("ctranslate2")
     sizes = setting.sizes._replace(vocabulary=setting.sizes.vocabulary + 1)  # the converter takes the last for <pad>
@@ -72,6 +74,8 @@ def ctranslate(setting: DecoderSetting, kind: str = "float32") -> Write:
     spec.optimize(quantization=kind)
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as folder:
         spec.save(folder)
+        if with_shortlist:
+            (Path(folder) / "vmap.txt").write_text(_write_shortlist(words), encoding="utf-8")
         translator = ctranslate2.Translator(
             folder,
             device=setting.device.type,
@@ -84,7 +88,11 @@ def ctranslate(setting: DecoderSetting, kind: str = "float32") -> Write:
     def write(source_BS: Tensor, beam: int) -> list[int]:
         texts = [[words[index] for index in row] for row in source_BS.tolist()]
         found = translator.translate_batch(
-            texts, beam_size=beam, min_decoding_length=length, max_decoding_length=length
+            texts,
+            beam_size=beam,
+            min_decoding_length=length,
+            max_decoding_length=length,
+            use_vmap=with_shortlist,
         )
         return [len(one.hypotheses[0]) for one in found]
 
@@ -96,9 +104,22 @@ def ctranslate_int8(setting: DecoderSetting) -> Write:
     return ctranslate(setting, "int8")
 
 
+def ctranslate_shortlist(setting: DecoderSetting) -> Write:
+    """Build CTranslate2 with its weights in 8 bits and a shortlist (its vocabulary map)."""
+    return ctranslate(setting, "int8", with_shortlist=True)
+
+
+def _write_shortlist(words: list[str]) -> str:
+    """Write a made shortlist as CTranslate2 reads it: a source word, a tab, its target words; first those for all."""
+    listed, common = draw_shortlist(len(words))
+    lines = [(words[number], ids) for number, ids in enumerate(listed) if ids]
+    return "".join(f"{word}\t{' '.join(words[one] for one in ids)}\n" for word, ids in [("", common), *lines])
+
+
 DECODERS = {
     "generate": Decoder("Hugging Face generate", generate),
     "generate-static": Decoder("generate, static cache, compiled", generate_static, ("cuda",)),
     "ctranslate2": Decoder("CTranslate2 float32", ctranslate, ("cpu",)),
     "ctranslate2-int8": Decoder("CTranslate2 int8", ctranslate_int8, ("cpu",)),
+    "ctranslate2-int8-shortlist": Decoder("CTranslate2 int8, shortlist", ctranslate_shortlist, ("cpu",)),
 }

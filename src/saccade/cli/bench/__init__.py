@@ -30,6 +30,7 @@ from saccade.bench.serving import load as serving_bench
 from saccade.bench.serving import resistance as resistance_bench
 from saccade.cli.bench.repeat import bench_repeat
 from saccade.cli.bench.speed import bench_decode, bench_train
+from saccade.cli.bench.start import bench_start
 from saccade.errors import UserError, describe_missing
 from saccade.tasks.translate.networks import Size
 from saccade.training.rate import Pace
@@ -39,6 +40,7 @@ app = typer.Typer(help="Measure saccade and other toolkits in one run.", no_args
 app.command("train")(bench_train)
 app.command("decode")(bench_decode)
 app.command("repeat")(bench_repeat)
+app.command("start")(bench_start)
 
 
 @app.command("attention")

@@ -157,6 +157,13 @@ def bench_decode(
     peers: Annotated[
         str | None, typer.Option(help="The others to measure, with commas, or none. (default: all)")
     ] = None,
+    with_torch: Annotated[
+        bool,
+        typer.Option("--torch/--no-torch", help="Measure our search in torch, too, which is slow in a wide batch."),
+    ] = True,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="The most runs of each that count, after a first one; the median is shown.")
+    ] = 7,
     picture: Annotated[Path | None, typer.Option("--plot", help="Draw the results to this PNG file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -170,6 +177,8 @@ def bench_decode(
         beams=parse_numbers("beams", beams),
         output_length=length,
         peers=decoding_bench.choose_decoders(peers, device.value),
+        with_torch=with_torch,
+        rounds=rounds,
     )
     rows = decoding_bench.run(job, Console(stderr=True).print)
     if picture is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -22,6 +23,7 @@ COMPILERS = ("cc", "gcc", "clang")
 WIDE = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma")
 COMMON = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-w")
 SECONDS = 300
+OLDEST_GLIBC = 17  # 2.17, the oldest that a wheel can name
 
 
 class InstructionSet(NamedTuple):
@@ -96,9 +98,16 @@ def build(out: Path, *more: str) -> None:
             raise CannotBuild(f"{compiler} could not compile it: {problem}")
 
 
-def name_wheel() -> str:
-    """Return the tag of a wheel with a library of this machine, which is for any Python 3."""
-    return "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+def name_wheel(library: Path) -> str:
+    """Return the tag of a wheel with a library of this machine, which is for any Python 3.
+
+    The library needs the C library alone, so with glibc its tag is the newest glibc that it names (PEP 600).
+    """
+    system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    versions = [int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", library.read_bytes())]
+    if versions and system.startswith("linux_"):
+        system = system.replace("linux_", f"manylinux_2_{max(OLDEST_GLIBC, *versions)}_", 1)
+    return f"py3-none-{system}"
 
 
 def _run(command: list[str]) -> str | None:

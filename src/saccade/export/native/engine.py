@@ -17,7 +17,7 @@ from saccade.attention.positions import Learned
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.decoding import Stepper
 from saccade.errors import UserError
-from saccade.export.native.library import list_kernels, load_library
+from saccade.export.native.library import choose_kernels, load_library
 from saccade.export.native.pack import PANEL
 from saccade.export.proof import TOKENS, Ids, Sources, pick_log_probabilities, search_ours
 from saccade.models.transformer import Transformer
@@ -68,7 +68,7 @@ class NativeEngine:
     def __init__(
         self, network: Transformer, packed: Path, kernels: str | None = None, threads: int | None = None
     ) -> None:
-        self.kernels = list_kernels()[0] if kernels is None else kernels
+        self.kernels = choose_kernels() if kernels is None else kernels
         self.threads = torch.get_num_threads() if threads is None else threads
         self._packed = packed
         self._open()

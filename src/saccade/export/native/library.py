@@ -79,12 +79,16 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "saccade"
 
 
+def find_library() -> Path:
+    """Return the library's file, built first where there is none."""
+    return PACKAGED if PACKAGED.exists() else _find_built()
+
+
 @cache
 def load_library() -> ctypes.CDLL:
     """Load the library, built first where there is none; `UserError` says why it can't be."""
     try:
-        path = PACKAGED if PACKAGED.exists() else _find_built()
-        library = ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(find_library()))
     except (build.CannotBuild, OSError) as error:
         raise UserError(f"engine: the native library can't be used here: {error}; the engine torch can") from None
     for name, (result, arguments) in SIGNATURES.items():
@@ -101,7 +105,7 @@ def _find_built() -> Path:
     path = cache_folder() / "native" / f"{digest.hexdigest()[:24]}.so"
     if path.exists():
         return path
-    with _writable(path.parent) as folder, FileLock(folder / ".lock"):
+    with writable(path.parent) as folder, FileLock(folder / ".lock"):
         path = folder / path.name
         if not path.exists():
             with replace_file(path) as draft:
@@ -110,7 +114,7 @@ def _find_built() -> Path:
 
 
 @contextmanager
-def _writable(folder: Path) -> Iterator[Path]:
+def writable(folder: Path) -> Iterator[Path]:
     """Give a folder to write in: this one, or where it can't be written, one that lasts as long as the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -132,12 +136,21 @@ _PLACES: list[tempfile.TemporaryDirectory[str]] = []  # they are removed when th
 
 def list_kernels() -> list[str]:
     """Return the kernels that run here, the best first; each was tried in a child process."""
+    return list(_find_kernels())
+
+
+def choose_kernels() -> str:
+    """Return the best kernels that run here; no others are tried."""
+    return next(_find_kernels())
+
+
+def _find_kernels() -> Iterator[str]:
     load_library()
     features = _read_features()
     named = [
         name for name, one in build.list_instruction_sets().items() if features is None or one.features <= features
     ]
-    return [name for name in named if _works(name)]
+    return (name for name in named if _works(name))
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saccade.attention.positions import Learned, Relative, Rotary, Sinusoidal
 from saccade.decoding import Ensemble
 from saccade.errors import UserError
-from saccade.export.native.library import cache_folder, load_library
+from saccade.export.native.library import cache_folder, find_library, load_library, writable
 from saccade.export.projections import Affine, read_affine, read_projections, refuse_sizes
 from saccade.files import replace_file
 from saccade.layers.feed_forward import FeedForward
@@ -32,6 +32,7 @@ SIZES = struct.Struct("<8s18qdQ")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative")
 MOST_KEPT = 8  # packed models in the cache; the one that was used longest ago goes first
+CHECKED = ".checked"  # a file beside: which library was compared with torch
 Array = NDArray[Any]
 
 
@@ -50,26 +51,38 @@ def refuse(network: nn.Module) -> str | None:
 
 def pack(network: Transformer, quantization: str) -> Path:
     """Return the packed file of a model in the cache; it is written if it isn't there."""
-    folder = cache_folder() / "packed"
-    path = folder / f"{_fingerprint(network)}-{quantization}.bin"
+    path = cache_folder() / "packed" / f"{_fingerprint(network)}-{quantization}.bin"
     if path.exists():
         with suppress(OSError):
             os.utime(path)
         return path
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with replace_file(path) as draft:
-            write(network, draft, quantization)
-        _remove_old(folder)
+        with writable(path.parent) as folder:
+            path = folder / path.name
+            with replace_file(path) as draft:
+                write(network, draft, quantization)
+            _remove_old(folder)
     except OSError as error:
         raise UserError(f"{path}: the packed model can't be written: {error.strerror}; set SACCADE_CACHE") from None
     return path
+
+
+def check_once(packed: Path, kernels: str, check: Callable[[], None]) -> None:
+    """Check a packed model the first time that this library runs it with these kernels."""
+    library, mark = find_library(), packed.with_suffix(CHECKED)
+    stamp = f"{library.name} {library.stat().st_mtime_ns} {kernels}"
+    if mark.exists() and mark.read_text("utf-8") == stamp:
+        return
+    check()
+    with suppress(OSError), replace_file(mark) as draft:
+        draft.write_text(stamp, encoding="utf-8")
 
 
 def _remove_old(folder: Path) -> None:
     files = sorted(folder.glob("*.bin"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in files[MOST_KEPT:]:
         path.unlink(missing_ok=True)
+        path.with_suffix(CHECKED).unlink(missing_ok=True)
 
 
 def _fingerprint(network: Transformer) -> str:

@@ -96,6 +96,8 @@ class NativeSearch:
 
 def _is_busy() -> bool:
     """Tell whether others compute on this machine's cores: threads that share steps would wait for each other."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return False
     return os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
 
 

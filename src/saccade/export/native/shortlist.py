@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from saccade.data.batches import decoder_input
 from saccade.data.text.corpus import Pair, clean
-from saccade.data.text.tokenizer import SPECIAL
+from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.errors import UserError
 from saccade.export.proof import TOKENS, find_aligning
 from saccade.files import replace_file
@@ -27,7 +27,8 @@ from saccade.tasks.texts import batch_by_length
 from saccade.tasks.translate.corpora import fingerprint
 
 VERSION = 1
-Watch = Callable[[Iterable[Any]], Iterable[Any]]  # passes batches on
+LEAST = 0.1  # of a target token's weight: what weighs less is not what it was written for
+MOST_WAITING = 1 << 22  # links that are not yet added up
 Integers = NDArray[np.int32]
 
 
@@ -100,16 +101,17 @@ def learn(
     common: int,
     watch: Callable[[Iterable[Any]], Iterable[Any]],
 ) -> Shortlist:
-    """Align pairs, and keep for each source id the `most` target ids that it was aligned with most often.
+    """Align pairs, and keep for each source id the `most` target ids that were aligned with it with the most weight.
 
-    Each target token is aligned with the source token that weighs most for it, and each source token with the target
-    token for which it weighs most. The `common` most frequent target ids are always allowed.
+    A target token is aligned with the source tokens that weigh most for it, and with those that weigh at least LEAST;
+    a source token also with the target token for which it weighs most. </s> of the source has ids, too: those of words
+    that nothing in the source says. A piece that is in both vocabularies stands for itself. The `common` most frequent
+    target ids are always allowed.
     """
     head, longest = find_aligning(portable), portable.longest
     sources = [portable.source.encode(clean(pair.source))[:longest] for pair in pairs]
     targets = [portable.target.encode(clean(pair.target))[:longest] for pair in pairs]
-    counts: list[Counter[int]] = [Counter() for _ in range(portable.source.size)]
-    frequent = Counter[int]()
+    tally, frequent = _Tally(portable.target.size), Counter[int]()
     lengths = [
         max(len(source), len(target)) if source and target else 0
         for source, target in zip(sources, targets, strict=True)
@@ -119,16 +121,57 @@ def learn(
         weight_BLHTS = cross_weights(portable.network, *portable.join(given), decoder_input(wanted))
         for source, target, weight_LHTS in zip(given, wanted, weight_BLHTS, strict=True):
             frequent.update(target)
-            weight_TS = head.of(weight_LHTS[:, :, : len(target) + 1])[: len(target), : len(source)]
-            for number, at in zip(target, weight_TS.argmax(1).tolist(), strict=True):
-                counts[source[at]][number] += 1
-            for number, at in zip(source, weight_TS.argmax(0).tolist(), strict=True):
-                counts[number][target[at]] += 1
-    chosen = [sorted(number for number, _ in counter.most_common(most)) for counter in counts]
+            weight_TS = head.of(weight_LHTS[:, :, : len(target) + 1])[: len(target), : len(source) + 1]
+            tally.add([*source, END], target, weight_TS.numpy())
+    chosen = tally.choose(portable.source.size, most)
+    for number, same in _find_same(portable):
+        chosen[number] = np.union1d(chosen[number], [same])
     always = {*range(len(SPECIAL)), *(number for number, _ in frequent.most_common(common))}
     return Shortlist(
         np.cumsum([0, *map(len, chosen)], dtype=np.int32),
-        np.array([number for ids in chosen for number in ids], np.int32),
+        np.concatenate(chosen).astype(np.int32),
         np.array(sorted(always), np.int32),
         name_tokenizers(portable),
     )
+
+
+@final
+class _Tally:
+    """How much weight each pair of a source id and a target id has had."""
+
+    def __init__(self, num_target: int) -> None:
+        self._num_target, self._waiting = num_target, 0
+        self._keys, self._weights = [np.zeros(0, np.int64)], [np.zeros(0)]
+
+    def add(self, source: Sequence[int], target: Sequence[int], weight_TS: NDArray[np.float32]) -> None:
+        is_linked_TS = weight_TS >= LEAST
+        is_linked_TS[np.arange(len(target)), weight_TS.argmax(1)] = True
+        is_linked_TS[weight_TS.argmax(0), np.arange(len(source))] = True
+        written, read = is_linked_TS.nonzero()
+        self._keys.append(np.array(source)[read] * self._num_target + np.array(target)[written])
+        self._weights.append(weight_TS[written, read].astype(np.float64))
+        self._waiting += len(read)
+        if self._waiting > MOST_WAITING:
+            self._merge()
+
+    def _merge(self) -> None:
+        keys, place = np.unique(np.concatenate(self._keys), return_inverse=True)
+        self._keys, self._weights = [keys], [np.bincount(place, np.concatenate(self._weights), len(keys))]
+        self._waiting = 0
+
+    def choose(self, num_source: int, most: int) -> list[NDArray[np.int64]]:
+        """Return for each source id its target ids of most weight, in order."""
+        self._merge()
+        source, target = np.divmod(self._keys[0], self._num_target)
+        order = np.lexsort((target, -self._weights[0], source))  # equal weights: the smaller id first
+        rows = np.split(target[order], np.searchsorted(source, np.arange(1, num_source)))
+        return [np.sort(row[:most]) for row in rows]
+
+
+def _find_same(portable: Portable) -> Iterator[tuple[int, int]]:
+    """Yield the ids that one piece of text has in both vocabularies."""
+    here, there = (
+        {tokenizer.pieces([number])[0]: number for number in range(len(SPECIAL), tokenizer.size)}
+        for tokenizer in (portable.source, portable.target)
+    )
+    return ((number, there[piece]) for piece, number in here.items() if piece in there)

@@ -328,6 +328,10 @@ class Translator(Predictor):
             self.languages,
         )
 
+    @property
+    def engine(self) -> str:
+        return "torch" if self.searcher is None else self.searcher.name
+
     def with_searcher(self, make: Callable[[Portable], Searcher]) -> Translator:
         """Search with another engine; what is looked at is still computed by this model."""
         return replace(self, searcher=make(self.portable()))
