@@ -85,7 +85,8 @@ def choose_engine(predictor: Predictor) -> tuple[EngineName, str]:
         kernels = choose_kernels()
     except UserError as error:
         return "torch", Unbuilt(str(error).removeprefix("engine: "))
-    return "native", f"the native library runs all of this Transformer, here with kernels for {kernels}"
+    kind = "Transformer" if isinstance(portable.network, Transformer) else "RNN"
+    return "native", f"the native library runs all of this {kind}, here with kernels for {kernels}"
 
 
 def explain_engines(predictor: Predictor) -> dict[EngineName, str | None]:
@@ -159,7 +160,7 @@ def _pack(portable: Portable, choice: EngineChoice) -> Searcher:
     """Pack a model for the native library, and search with it."""
     if (reason := native_pack.refuse(portable.network)) is not None:
         raise UserError(f"engine: native can't run this model: {reason}; the engine torch can")
-    network = cast(Transformer, portable.network)
+    network = cast(native_pack.Packable, portable.network)
     packed = native_pack.pack(network, choice.quantization)
     engine = NativeEngine(network, packed)
     if choice.quantization == "float32":

@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from exports import backwards, check_same, draw_sources, portable, tagger, transformer
+from exports import backwards, check_same, draw_sources, portable, recurrent, tagger, transformer
 from runs import make_run
 from saccade.cli import app
 from saccade.data.batches import pad_sources
@@ -26,7 +26,6 @@ from saccade.export.native import search as native_search
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.search import NativeSearch
 from saccade.export.native.shortlist import Shortlist, name_tokenizers
-from saccade.models.transformer import Transformer
 from saccade.runs.load import load
 from saccade.serving.models import load_runs
 from saccade.tasks.base import Portable
@@ -35,13 +34,14 @@ from servers import serving
 
 THREADS = (1, 2, 3)
 RNN = ("an RNN",)
+LOCAL = ("an RNN with local attention",)
 GRU = {"kind": "rnn", "width": 16, "embedding_width": 8, "num_layers": 1}
 
 
 def searcher(model: Portable, folder: Path, quantization: str = "float32", **how: Any) -> NativeSearch:
     path = folder / f"{quantization}.bin"
-    pack.write(cast(Transformer, model.network), path, quantization)
-    return NativeSearch(NativeEngine(cast(Transformer, model.network), path, **how))
+    pack.write(cast(pack.Packable, model.network), path, quantization)
+    return NativeSearch(NativeEngine(cast(pack.Packable, model.network), path, **how))
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,23 @@ def test_every_option_does_what_it_does_here(
         ours = search(cast(Stepper, model.network), *pad_sources(given), chosen, prefixes)
         check_same(ours, native.search(given, prefixes, chosen, None))
         check_same(ours[:3], native.search(given[:3], prefixes[:3], chosen, None))
+
+
+@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
+@pytest.mark.parametrize(
+    "options", [{}, {"width": 4, "num_best": 3}, {"width": 3, "min_length": 4, "length_penalty": 2.0}], ids=str
+)
+def test_rnns_are_searched_as_here(tmp_path: Path, options: dict[str, Any], attention: str) -> None:
+    torch.manual_seed(2)
+    rnn, chosen = portable(recurrent(attention, cell="lstm", layers=2)), BeamOptions(**options)
+    given = draw_sources(33, 12, random.Random(4))
+    prefixes = [[4 + row % 7] * (row % 4) for row in range(len(given))]
+    ours = search(cast(Stepper, rnn.network), *pad_sources(given), chosen, prefixes)
+    assert len({tuple(best[0].ids) for best in ours}) > 10
+    for threads in (1, 3):
+        native = searcher(rnn, tmp_path, threads=threads)
+        check_same(ours, native.search(given, prefixes, chosen, None))
+        check_same(ours[:2], native.search(given[:2], prefixes[:2], chosen, None))
 
 
 @pytest.mark.parametrize("load", [0.0, 1e9])
@@ -200,11 +217,17 @@ def test_a_server_answers_the_same(tmp_path: Path) -> None:
     [
         ((), "native", "the native library runs all of this Transformer, here with kernels for"),
         (("model.score=additive",), "torch", "the native library can't run model.score: additive is no dot product"),
-        (RNN, "torch", "the native library can't run an RNN (it runs Transformers)"),
+        (RNN, "native", "the native library runs all of this RNN, here with kernels for"),
+        (LOCAL, "torch", "the native library can't run an RNN with local attention"),
     ],
 )
 def test_auto_chooses_and_says_why(tmp_path: Path, overrides: tuple[str, ...], chosen: str, reason: str) -> None:
-    run = make_run(tmp_path / "run", *overrides) if overrides != RNN else make_run(tmp_path / "run", model=GRU)
+    models = {RNN: GRU, LOCAL: {**GRU, "scope": "local_m"}}
+    run = (
+        make_run(tmp_path / "run", model=models[overrides])
+        if overrides in models
+        else make_run(tmp_path / "run", *overrides)
+    )
     done = CliRunner().invoke(app, ["explain", str(run)])
     assert done.stdout.startswith(f"auto takes {chosen}: {reason}")
     told = json.loads(CliRunner().invoke(app, ["explain", str(run), "--json"]).stdout)

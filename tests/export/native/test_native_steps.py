@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from exports import SOURCE, TARGET, portable, recurrent, transformer
 from saccade.data.batches import decoder_input, pad_sources
@@ -20,7 +21,6 @@ from saccade.export.native import pack
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.library import list_kernels
 from saccade.export.proof import max_difference
-from saccade.models.transformer import Transformer
 
 KINDS: list[dict[str, Any]] = [
     {},
@@ -39,6 +39,16 @@ KINDS: list[dict[str, Any]] = [
     {"width": 96, "num_heads": 1, "hidden_width": 64},
     {"width": 160, "num_heads": 5, "hidden_width": 130, "positions": "rotary", "activation": "swiglu"},
 ]
+RECURRENT: list[dict[str, Any]] = [
+    {"attention": "none"},
+    {"attention": "none", "cell": "lstm", "layers": 2, "direction": "backward"},
+    {},
+    {"cell": "lstm", "layers": 2},
+    {"cell": "rnn", "layers": 3, "options": {"score": "general"}, "share_output": False},
+    {"attention": "luong", "options": {"score": "scaled_dot"}, "direction": "forward"},
+    {"attention": "luong", "cell": "lstm", "layers": 2, "options": {"score": "dot"}, "feeds_input": False},
+    {"attention": "luong", "cell": "lstm", "direction": "backward"},
+]
 KERNELS = list_kernels()
 
 
@@ -47,7 +57,7 @@ def draw_ids(count: int, size: int, longest: int, seed: int) -> list[list[int]]:
     return [[draw.randrange(3, size) for _ in range(draw.randint(1, longest))] for _ in range(count)]
 
 
-def open_packed(network: Transformer, folder: Path, quantization: str = "float32", **how: Any) -> NativeEngine:
+def open_packed(network: pack.Packable, folder: Path, quantization: str = "float32", **how: Any) -> NativeEngine:
     path = folder / f"{quantization}.bin"
     pack.write(network, path, quantization)
     return NativeEngine(network, path, **how)
@@ -82,12 +92,36 @@ def test_log_probabilities_are_those_of_the_model(tmp_path: Path, kind: dict[str
     assert exact > 1e-5  # 8 bits are no 32
 
 
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("kind", RECURRENT, ids=str)
+@torch.inference_mode()
+def test_log_probabilities_are_those_of_an_rnn(tmp_path: Path, kind: dict[str, Any], kernels: str) -> None:
+    torch.manual_seed(3)
+    network = recurrent(**kind)
+    sources, targets = draw_ids(9, SOURCE.size, 29, 1), draw_ids(9, TARGET.size, 25, 2)
+    expected = flat(score(network.double(), sources, targets))
+    network = network.float()
+    for quantization, least, most in (("float32", 0.0, 1e-5), ("int8", 1e-5, 0.6)):
+        engine = open_packed(network, tmp_path, quantization, kernels=kernels, threads=2)
+        assert least < max_difference(expected, flat(engine.log_probabilities(sources, targets))) < most
+
+
+BITS: list[Callable[[], pack.Packable]] = [
+    lambda: transformer(width=128, num_heads=4, hidden_width=200, positions="rotary", activation="swiglu"),
+    lambda: recurrent(layers=2),
+    lambda: recurrent("luong", cell="lstm", options={"score": "general"}),
+]
+
+
+@pytest.mark.parametrize("make", BITS)
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
 @torch.inference_mode()
-def test_a_sentence_depends_on_nothing_else(tmp_path: Path, quantization: str) -> None:
+def test_a_sentence_depends_on_nothing_else(
+    tmp_path: Path, quantization: str, make: Callable[[], pack.Packable]
+) -> None:
     """Its numbers are the same bits alone or in a batch, with any number of threads, and with any vector kernels."""
     torch.manual_seed(4)
-    network = transformer(width=128, num_heads=4, hidden_width=200, positions="rotary", activation="swiglu")
+    network = make()
     sources, targets = draw_ids(23, SOURCE.size, 40, 1), draw_ids(23, TARGET.size, 30, 2)
     engines = [
         open_packed(network, tmp_path, quantization, kernels=kernels, threads=threads)
@@ -102,11 +136,12 @@ def test_a_sentence_depends_on_nothing_else(tmp_path: Path, quantization: str) -
         assert engine.log_probabilities(sources, targets) == expected
 
 
+@pytest.mark.parametrize("make", [transformer, recurrent, partial(recurrent, "luong", cell="lstm")])
 @torch.inference_mode()
-def test_a_state_may_be_advanced_again(tmp_path: Path) -> None:
+def test_a_state_may_be_advanced_again(tmp_path: Path, make: Callable[[], Any]) -> None:
     """Rows that are taken twice, or left, keep their own past."""
     torch.manual_seed(5)
-    network = transformer()
+    network = make()
     engine = open_packed(network, tmp_path)
     given = pad_sources([[4, 5, 6], [7, 8]])
     _, state = engine.advance(engine.start(*given), torch.tensor([[1, 4], [1, 5]]))
@@ -157,7 +192,21 @@ def test_ids_beyond_the_tables_are_refused(tmp_path: Path) -> None:
 )
 def test_what_it_cannot_run_has_a_reason(kind: dict[str, Any], why: str) -> None:
     assert why in str(pack.refuse(transformer(**kind)))
-    assert pack.refuse(recurrent()) == "an RNN (it runs Transformers)"
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [
+        (partial(recurrent, options={"score": "cosine"}), "an RNN whose score is Cosine"),
+        (partial(recurrent, options={"normalizer": "sparsemax"}), "an RNN whose normalizer is Sparsemax"),
+        (partial(recurrent, options={"scope": "local_p"}), "an RNN with local attention"),
+        (partial(recurrent, "luong", options={"scope": "local_m"}), "an RNN with local attention"),
+        (nn.Linear, "a Linear (it runs Transformers and RNNs that read and write texts)"),
+    ],
+)
+def test_which_rnns_it_cannot_run(network: Callable[..., nn.Module], why: str) -> None:
+    sizes = (2, 3) if network is nn.Linear else ()
+    assert why in str(pack.refuse(network(*sizes)))
 
 
 def damage(data: bytearray, how: str) -> bytes:
@@ -196,12 +245,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, how: str, why: str) -> None:
         NativeEngine(network, path)
 
 
-def test_every_header_is_read_without_harm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [transformer, recurrent])
+def test_every_header_is_read_without_harm(tmp_path: Path, make: Callable[[], pack.Packable]) -> None:
     """Whatever number stands in the header, the file is refused or read within its bounds."""
-    network, path = transformer(), tmp_path / "packed.bin"
+    network, path = make(), tmp_path / "packed.bin"
     pack.write(network, path, "int8")
     whole, draw = path.read_bytes(), random.Random(5)
-    for field in range(3, 19):
+    for field in range(3, 23):
         for number in (-1, 0, 1, 63, 2**31, 2**62, draw.getrandbits(63)):
             data = bytearray(whole)
             data[8 + 8 * field : 16 + 8 * field] = number.to_bytes(8, "little", signed=True)

@@ -18,7 +18,7 @@ from saccade.data.batches import decoder_input, pad_sources
 from saccade.decoding import Stepper
 from saccade.errors import UserError
 from saccade.export.native.library import choose_kernels, load_library
-from saccade.export.native.pack import PANEL
+from saccade.export.native.pack import PANEL, Packable
 from saccade.export.proof import TOKENS, Ids, Sources, pick_log_probabilities, search_ours
 from saccade.models.transformer import Transformer
 from saccade.tasks.texts import batch_by_length
@@ -65,16 +65,14 @@ class NativeEngine:
     name = "native"
     renormalizes = False
 
-    def __init__(
-        self, network: Transformer, packed: Path, kernels: str | None = None, threads: int | None = None
-    ) -> None:
+    def __init__(self, network: Packable, packed: Path, kernels: str | None = None, threads: int | None = None) -> None:
         self.kernels = choose_kernels() if kernels is None else kernels
         self.threads = torch.get_num_threads() if threads is None else threads
         self._packed = packed
         self._open()
-        self.width, self.vocabulary = network.sizes.width, network.target.num_embeddings
+        self.width, self.vocabulary = network.target.embedding_dim, network.target.num_embeddings
         self.source_vocabulary = cast(Any, network.source).num_embeddings
-        positions = network.positions
+        positions = network.positions if isinstance(network, Transformer) else None
         self.longest = len(positions.table) if isinstance(positions, Learned) else None
 
     @property

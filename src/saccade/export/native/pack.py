@@ -1,4 +1,4 @@
-"""Packs a Transformer's weights into the file that the native library maps, once for each model and kind of number."""
+"""Packs a model's weights into the file that the native library maps, once for each model and kind of number."""
 
 from __future__ import annotations
 
@@ -18,22 +18,30 @@ from torch import Tensor, nn
 from saccade.attention.positions import Learned, Relative, Rotary, Sinusoidal
 from saccade.decoding import Ensemble
 from saccade.errors import UserError
+from saccade.export.native import recurrent
 from saccade.export.native.library import cache_folder, find_library, load_library, writable
 from saccade.export.projections import Affine, read_affine, read_projections, refuse_sizes
 from saccade.files import replace_file
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.residual import Norm
 from saccade.models.pointing.copying import CopyingModel
+from saccade.models.seq2seq import Seq2Seq
 from saccade.models.transformer import DecoderBlock, EncoderBlock, Residual, Transformer
 
-VERSION = 1  # of the file; csrc/model.c has it, too
+VERSION = 2  # of the file; csrc/model.c has it, too
 MAGIC, HEADER, ALIGNMENT, PANEL = b"saccade", 256, 64, 64
-SIZES = struct.Struct("<8s18qdQ")
+SIZES = struct.Struct("<8s22qdQ")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+NAMES = (  # of sizes, behind the version and the number of bytes
+    *("is_int8", "width", "num_heads", "hidden", "num_encoder", "num_decoder", "num_source", "num_target", "is_pre"),
+    *("activation", "positions", "num_positions", "window", "share_source", "share_output", "distance"),
+    *("kind", "cell", "direction", "score"),
+)
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative")
 MOST_KEPT = 8  # packed models in the cache; the one that was used longest ago goes first
 CHECKED = ".checked"  # a file beside: which library was compared with torch
 Array = NDArray[Any]
+Packable = Transformer | Seq2Seq
 
 
 def refuse(network: nn.Module) -> str | None:
@@ -42,14 +50,16 @@ def refuse(network: nn.Module) -> str | None:
         return "an ensemble (it runs one model)"
     if isinstance(network, CopyingModel):
         return "model.copies: true (its search writes tokens of the vocabulary only)"
-    if not isinstance(network, Transformer):
-        return "an RNN (it runs Transformers)"
+    if not isinstance(network, Transformer | Seq2Seq):
+        return f"a {type(network).__name__} (it runs Transformers and RNNs that read and write texts)"
     if not isinstance(network.source, nn.Embedding):
         return "a source that is no ids"
+    if isinstance(network, Seq2Seq):
+        return recurrent.refuse(network)
     return refuse_sizes(network.sizes._replace(window=None))
 
 
-def pack(network: Transformer, quantization: str) -> Path:
+def pack(network: Packable, quantization: str) -> Path:
     """Return the packed file of a model in the cache; it is written if it isn't there."""
     path = cache_folder() / "packed" / f"{_fingerprint(network)}-{quantization}.bin"
     if path.exists():
@@ -85,9 +95,9 @@ def _remove_old(folder: Path) -> None:
         path.with_suffix(CHECKED).unlink(missing_ok=True)
 
 
-def _fingerprint(network: Transformer) -> str:
+def _fingerprint(network: Packable) -> str:
     """Return a name that is that of these weights and sizes alone."""
-    found = hashlib.sha256(repr((VERSION, network.sizes._replace(dropouts=()))).encode())  # type: ignore[arg-type]
+    found = hashlib.sha256(repr((VERSION, _list_sizes(network))).encode())
     for name, tensor in (*network.named_parameters(), *network.named_buffers()):
         data = tensor.detach().cpu().contiguous()
         count = data.numel() * data.element_size()
@@ -98,9 +108,8 @@ def _fingerprint(network: Transformer) -> str:
 
 
 @torch.no_grad()
-def write(network: Transformer, path: Path, quantization: str) -> None:
+def write(network: Packable, path: Path, quantization: str) -> None:
     """Write the packed file."""
-    sizes, position = network.sizes, network.positions
     is_int8 = quantization == "int8"
     with path.open("wb") as file:
         file.write(bytes(HEADER))
@@ -111,51 +120,74 @@ def write(network: Transformer, path: Path, quantization: str) -> None:
             file.write(data.tobytes())
             file.write(bytes(-data.nbytes % ALIGNMENT))
     data = np.memmap(path, np.uint8, "r+")
-    relative = network.decoder_bias
-    body = data[HEADER:]
+    body, sizes = data[HEADER:], {"is_int8": is_int8, **_list_sizes(network)}
+    numbers = [sizes.get(name, 0) for name in NAMES]
+    checksum = load_library().saccade_checksum(body.ctypes.data, len(body))
     data[: SIZES.size] = np.frombuffer(
-        SIZES.pack(
-            MAGIC,
-            VERSION,
-            len(data),
-            is_int8,
-            sizes.width,
-            sizes.num_heads,
-            sizes.hidden_width,
-            len(network.encoder),
-            len(network.decoder),
-            cast(nn.Embedding, network.source).num_embeddings,
-            network.target.num_embeddings,
-            sizes.norm == "pre",
-            ACTIVATIONS.index(sizes.activation),
-            POSITIONS.index(sizes.positions),
-            len(position.table) if isinstance(position, Learned) else 0,
-            -1 if sizes.window is None else sizes.window,
-            network.source is network.target,
-            network.output is network.target,
-            0 if relative is None else relative.max_distance,
-            next(module for module in network.modules() if isinstance(module, Norm)).eps,
-            load_library().saccade_checksum(body.ctypes.data, len(body)),
-        ),
-        np.uint8,
+        SIZES.pack(MAGIC, VERSION, len(data), *numbers, _find_epsilon(network), checksum), np.uint8
     )
     data.flush()
 
 
-def _list_arrays(network: Transformer, is_int8: bool) -> Iterator[Array]:
+def _list_sizes(network: Packable) -> dict[str, int]:
+    """Return the sizes of the header that are not 0."""
+    tables = {
+        "num_source": cast(nn.Embedding, network.source).num_embeddings,
+        "num_target": network.target.num_embeddings,
+        "share_source": network.source is network.target,
+        "share_output": network.output is network.target,
+    }
+    if isinstance(network, Seq2Seq):
+        return {**tables, **recurrent.list_sizes(network)}
+    sizes, position, relative = network.sizes, network.positions, network.decoder_bias
+    return {
+        **tables,
+        "width": sizes.width,
+        "num_heads": sizes.num_heads,
+        "hidden": sizes.hidden_width,
+        "num_encoder": len(network.encoder),
+        "num_decoder": len(network.decoder),
+        "is_pre": sizes.norm == "pre",
+        "activation": ACTIVATIONS.index(sizes.activation),
+        "positions": POSITIONS.index(sizes.positions),
+        "num_positions": len(position.table) if isinstance(position, Learned) else 0,
+        "window": -1 if sizes.window is None else sizes.window,
+        "distance": 0 if relative is None else relative.max_distance,
+    }
+
+
+def _find_epsilon(network: Packable) -> float:
+    return next((module.eps for module in network.modules() if isinstance(module, Norm)), 1.0)
+
+
+def _list_arrays(network: Packable, is_int8: bool) -> Iterator[Array]:
     """Yield what the file holds, in the order in which csrc/model.c takes it."""
+    if isinstance(network, Seq2Seq):
+        yield from _list_tables(network, None, is_int8)
+        for part in recurrent.list_matrices(network):
+            yield from _pack(part, is_int8) if isinstance(part, Affine) else [_pad(part.numpy(), 0)]
+        return
     yield from _list_positions(network)
+    yield from _list_tables(network, network.output_bias, is_int8)
+    yield from _list_blocks(network, is_int8)
+
+
+def _list_tables(network: Packable, output_bias: Tensor | None, is_int8: bool) -> Iterator[Array]:
+    """Yield the embeddings of the target, and those of the source and the output where they are others."""
     tables: list[tuple[nn.Module, Tensor | None]] = [
-        (network.target, network.output_bias if network.output is network.target else None)
+        (network.target, output_bias if network.output is network.target else None)
     ]
     if network.source is not network.target:
         tables.append((network.source, None))
     if network.output is not network.target:
-        tables.append((network.output, network.output_bias))
+        tables.append((network.output, output_bias))
     for table, bias in tables:
         weight = cast(nn.Embedding, table).weight.detach().float()
         given = weight.new_zeros(len(weight)) if bias is None else bias.detach().float()
         yield from _pack(Affine(weight, given), is_int8, unused=-np.inf)
+
+
+def _list_blocks(network: Transformer, is_int8: bool) -> Iterator[Array]:
     for block in cast(Iterator[EncoderBlock], network.encoder):
         attending, feeding = cast(list[Residual], list(block.residuals))
         own = read_projections(block.attention)

@@ -116,6 +116,9 @@ INLINE floats gelu(floats x) {
   return 0.5f * x * choose(x > 0.0f, 2.0f - tail, tail);
 }
 
+INLINE floats sigmoid(floats x) { return 1.0f / (1.0f + exponential(-x)); }
+INLINE floats hyperbolic(floats x) { return 1.0f - 2.0f / (1.0f + exponential(2.0f * x)); }
+
 static void quantize(const float *x, long n, int8_t *q, float *scale, int32_t *sum) {
   floats part[4] = {all(0), all(0), all(0), all(0)};  // n is a multiple of 64
   for (long i = 0; i < n; i += 4 * LANES)
@@ -377,6 +380,7 @@ INLINE void finish(enum mode mode, const float *y, float *out) {
       case GELU: x = gelu(x); break;
       case SILU: x = silu(x); break;
       case TIMES: x *= load(out + c); break;
+      case TANH: x = hyperbolic(x); break;
     }
     store(out + c, x);
   }
@@ -560,9 +564,54 @@ static void keep_bytes(const float *x, long width, char *at, float *scale) {
   *scale = max / 127.0f;
 }
 
+static void cell(int num_gates, long width, const float *given, const float *hidden, const float *h, const float *c,
+                 float *h_after, float *c_after) {
+  ints lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (long i = 0; i < width; i += LANES) {
+    ints is_real = lane < (int32_t)(width - i);  // what is behind the last stays 0
+    floats first = load(given + i) + load(hidden + i), state;
+    if (num_gates == 1) {
+      state = hyperbolic(first);
+    } else if (num_gates == 3) {  // r, z, n
+      floats z = sigmoid(load(given + width + i) + load(hidden + width + i));
+      floats n = hyperbolic(load(given + 2 * width + i) + sigmoid(first) * load(hidden + 2 * width + i));
+      state = n + z * (load(h + i) - n);
+    } else {  // i, f, g, o
+      floats f = sigmoid(load(given + width + i) + load(hidden + width + i));
+      floats g = hyperbolic(load(given + 2 * width + i) + load(hidden + 2 * width + i));
+      floats o = sigmoid(load(given + 3 * width + i) + load(hidden + 3 * width + i));
+      floats kept = f * load(c + i) + sigmoid(first) * g;
+      store(c_after + i, choose(is_real, kept, all(0)));
+      state = o * hyperbolic(kept);
+    }
+    store(h_after + i, choose(is_real, state, all(0)));
+  }
+}
+
+static void attend_source(const float *q, long width, float scale, const float *additive, long count, const float *keys,
+                          const float *values, long stride, float *score, float *out) {
+  float most = -INFINITY;
+  for (long s = 0; s < count; s++) {
+    floats sum = all(0);
+    const float *k = keys + s * stride;
+    if (additive)
+      for (long i = 0; i < width; i += LANES) sum += load(additive + i) * hyperbolic(load(q + i) + load(k + i));
+    else
+      for (long i = 0; i < width; i += LANES) sum += load(q + i) * load(k + i);
+    score[s] = sum_of(sum) * scale;
+    most = score[s] > most ? score[s] : most;
+  }
+  float inverse = exponentiate(score, count, most);
+  for (long i = 0; i < stride; i += LANES) {
+    floats x = all(0);
+    for (long s = 0; s < count; s++) x += load(values + s * stride + i) * score[s];
+    store(out + i, x * inverse);
+  }
+}
+
 #define TEXT(x) TEXT_OF(x)
 #define TEXT_OF(x) #x
 #define JOIN(x, y) JOIN_OF(x, y)
 #define JOIN_OF(x, y) x##y
-static const struct kernels TABLE = {TEXT(KERNELS), quantize, normalize, product, scan, scan_some, attend, attend_bytes, keep_bytes};
+static const struct kernels TABLE = {TEXT(KERNELS), quantize, normalize, product, scan, scan_some, attend, attend_bytes, keep_bytes, cell, attend_source};
 const struct kernels *JOIN(kernels_, KERNELS)(void) { return &TABLE; }

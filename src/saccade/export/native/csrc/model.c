@@ -13,7 +13,7 @@
 
 #include "native.h"
 
-enum { VERSION = 1, HEADER = 256, ALIGNMENT = 64 };
+enum { VERSION = 2, HEADER = 256, ALIGNMENT = 64 };
 static const char MAGIC[8] = "saccade";
 
 EXPORT uint64_t saccade_checksum(const void *data, long count) {  // of a multiple of 32 bytes
@@ -28,8 +28,6 @@ EXPORT uint64_t saccade_checksum(const void *data, long count) {  // of a multip
   for (int lane = 0; lane < 4; lane++) total = (total ^ sum[lane]) * 0xd6e8feb86659fd93u, total ^= total >> 32;
   return total;
 }
-
-static long round_up(long n, long to) { return (n + to - 1) / to * to; }
 
 struct cursor {
   const char *base;
@@ -63,6 +61,31 @@ static void take_feed_forward(struct cursor *cursor, const struct sizes *sizes, 
   layer->outer = take_matrix(cursor, sizes, sizes->hidden, sizes->width);
 }
 
+static void take_recurrent(struct model *model, struct cursor *cursor) {
+  const struct sizes *sizes = &model->sizes;
+  struct recurrent *network = &model->recurrent;
+  long gates = sizes->cell == RNN ? 1 : sizes->cell == GRU ? 3 : 4, sides = sizes->direction == BOTH ? 2 : 1;
+  long width = sizes->width, hidden = sizes->hidden, side = hidden / sides;
+  for (long l = 0; l < sizes->num_encoder; l++)
+    for (long i = 0; i < sides; i++) {
+      network->encoder[l * sides + i].input = take_matrix(cursor, sizes, l ? hidden : width, gates * side);
+      network->encoder[l * sides + i].hidden = take_matrix(cursor, sizes, side, gates * side);
+    }
+  if (sizes->kind == BAHDANAU) network->bridge = take_matrix(cursor, sizes, hidden, hidden);
+  if (sizes->score == GENERAL || sizes->score == ADDITIVE) network->key = take_matrix(cursor, sizes, hidden, hidden);
+  if (sizes->score == ADDITIVE) {
+    network->query = take_matrix(cursor, sizes, hidden, hidden);
+    network->v = take(cursor, round_up(hidden, PANEL) * 4);
+  }
+  long fed = sizes->kind == BAHDANAU ? hidden : sizes->kind == LUONG_FED ? width : 0;
+  for (long l = 0; l < sizes->num_decoder; l++) {
+    network->decoder[l].input = take_matrix(cursor, sizes, l ? hidden : width + fed, gates * hidden);
+    network->decoder[l].hidden = take_matrix(cursor, sizes, hidden, gates * hidden);
+  }
+  if (sizes->kind == BAHDANAU) network->readout = take_matrix(cursor, sizes, 2 * hidden + width, 2 * width);
+  else network->readout = take_matrix(cursor, sizes, sizes->kind == PLAIN ? hidden : 2 * hidden, width);
+}
+
 static void take_all(struct model *model, struct cursor *cursor) {
   const struct sizes *sizes = &model->sizes;
   long width = sizes->width, stride = model->stride;
@@ -76,6 +99,10 @@ static void take_all(struct model *model, struct cursor *cursor) {
   model->target = take_matrix(cursor, sizes, width, sizes->num_target);
   model->source = sizes->share_source ? model->target : take_matrix(cursor, sizes, width, sizes->num_source);
   model->output = sizes->share_output ? model->target : take_matrix(cursor, sizes, width, sizes->num_target);
+  if (sizes->kind != TRANSFORMER) {
+    take_recurrent(model, cursor);
+    return;
+  }
   for (long l = 0; l < sizes->num_encoder; l++) {
     struct layer *layer = &model->encoder[l];
     layer->own_norm = take_norm(cursor, stride);
@@ -114,7 +141,12 @@ static const char *check_sizes(const struct sizes *sizes, int64_t bytes) {
               is_within(sizes->activation, 0, 3) && is_within(sizes->positions, NO_POSITIONS, RELATIVE) &&
               is_within(sizes->num_positions, 0, most) && is_within(sizes->window, -1, most) &&
               is_within(sizes->share_source, 0, 1) && is_within(sizes->share_output, 0, 1) &&
-              is_within(sizes->distance, 0, most) && sizes->epsilon > 0;
+              is_within(sizes->distance, 0, most) && sizes->epsilon > 0 && is_within(sizes->kind, TRANSFORMER, LUONG_FED);
+  if (fine && sizes->kind != TRANSFORMER)
+    fine = is_within(sizes->cell, RNN, LSTM) && is_within(sizes->direction, FORWARD, BOTH) &&
+           (sizes->direction != BOTH || sizes->hidden % 2 == 0) && sizes->num_encoder == sizes->num_decoder &&
+           is_within(sizes->score, NO_SCORE, ADDITIVE) && (sizes->kind == PLAIN) == (sizes->score == NO_SCORE) &&
+           sizes->num_heads == 1 && sizes->positions == NO_POSITIONS;
   return fine ? 0 : "its sizes make no sense";
 }
 
@@ -130,6 +162,8 @@ EXPORT void saccade_close(struct model *model) {
   if (model->mapped) munmap((void *)model->mapped, model->num_mapped);
   free(model->encoder);
   free(model->decoder);
+  free(model->recurrent.encoder);
+  free(model->recurrent.decoder);
   free(model->table);
   free(model);
 }
@@ -163,6 +197,8 @@ static const char *fill(struct model *model) {
   model->stride = round_up(model->sizes.width, PANEL), model->head_width = model->sizes.width / model->sizes.num_heads;
   model->encoder = calloc((size_t)model->sizes.num_encoder + 1, sizeof *model->encoder);
   model->decoder = calloc((size_t)model->sizes.num_decoder + 1, sizeof *model->decoder);
+  model->recurrent.encoder = calloc((size_t)model->sizes.num_encoder * 2 + 1, sizeof *model->recurrent.encoder);
+  model->recurrent.decoder = calloc((size_t)model->sizes.num_decoder + 1, sizeof *model->recurrent.decoder);
   struct cursor cursor = {base, HEADER, model->sizes.bytes};
   take_all(model, &cursor);
   return cursor.at == model->sizes.bytes ? 0 : "its sizes don't fit its length";
@@ -253,6 +289,8 @@ static int try_kernels(const struct kernels *k) {
   }
   (void)large, (void)floats;
   k->normalize(x, N, x, x, 1e-5f, y);
+  k->cell(4, PANEL / 4, x, x, x, x, y, y + PANEL);
+  k->attend_source(x, PANEL, 1, x, 1, x, x + N, PANEL, score, y);
   char kept[256];
   const char *at[2] = {(const char *)x, kept};
   k->attend(x, 64, 1, 0, 1, at, (struct place){0, 256, 0}, score, y);

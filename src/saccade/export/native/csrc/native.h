@@ -26,7 +26,7 @@ struct rows {
   const int32_t *sum;
 };
 
-enum mode { SET, ADD, RELU, GELU, SILU, TIMES };  // what becomes of x W + b: out = y, out += y, out = f(y), out *= y
+enum mode { SET, ADD, RELU, GELU, SILU, TIMES, TANH };  // what becomes of x W + b: out = y, out += y, out = f(y), out *= y
 
 // What is found among the logits of a row: max and sum of exp(logit - max), the best ids, and the logit of one id.
 struct scan {
@@ -58,6 +58,12 @@ struct kernels {
   void (*attend_bytes)(const float *q, long width, float scale, const float *bias, long count, const char *const *at,
                        struct place place, float *score, float *out);
   void (*keep_bytes)(const float *x, long width, char *at, float *scale);
+  // a step of a recurrent cell of 1, 3 or 4 gates: h (and c) of the step before, and those after it, which may be the same
+  void (*cell)(int num_gates, long width, const float *given, const float *hidden, const float *h, const float *c,
+               float *h_after, float *c_after);
+  // sum_s softmax_s(q k_s * scale) v_s; with `additive`, of additive tanh(q + k_s); rows are zero behind `width`
+  void (*attend_source)(const float *q, long width, float scale, const float *additive, long count, const float *keys,
+                        const float *values, long stride, float *score, float *out);
 };
 
 const struct kernels *kernels_plain(void), *kernels_avx2(void), *kernels_avxvnni(void), *kernels_avx512(void),
@@ -72,11 +78,26 @@ struct layer {
   struct matrix own, own_out, cross_query, cross_memory, cross_out, inner, gate, outer;
 };
 
+// Of an RNN: W x + b and U h + b of a cell's gates, in the order of torch; what its attention and its output need.
+struct cell {
+  struct matrix input, hidden;
+};
+
+struct recurrent {
+  struct cell *encoder, *decoder;  // [layer][side], [layer]
+  struct matrix bridge, key, query, readout;
+  const float *v;
+};
+
+enum kind_of_model { TRANSFORMER, PLAIN, BAHDANAU, LUONG, LUONG_FED };
+enum cell_of_model { RNN, GRU, LSTM };
+enum direction { FORWARD, BACKWARD, BOTH };
+enum score { NO_SCORE, DOT, SCALED_DOT, GENERAL, ADDITIVE };
 enum positions { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, RELATIVE };
 
 struct sizes {  // as the file has them, each 8 bytes
   int64_t version, bytes, is_int8, width, num_heads, hidden, num_encoder, num_decoder, num_source, num_target, is_pre,
-      activation, positions, num_positions, window, share_source, share_output, distance;
+      activation, positions, num_positions, window, share_source, share_output, distance, kind, cell, direction, score;
   double epsilon;
   uint64_t checksum;  // of all that follows
 };
@@ -86,6 +107,7 @@ struct model {
   long stride, head_width;  // of a row of `width` floats; of a head
   struct matrix source, target, output;
   struct layer *encoder, *decoder;
+  struct recurrent recurrent;
   struct norm encoder_norm, decoder_norm;
   const float *positions, *encoder_bias, *decoder_bias;
   float *table;  // sines and cosines of as many positions as were needed yet
@@ -125,6 +147,34 @@ struct row {
   long step;
   int32_t id;
 };
+
+struct range {
+  long first, last;
+};
+
+static inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
+struct range share(const struct crew *crew, int rank, long count);
+// What a matrix reads: rows, or their bytes, in buffers of the thread.
+struct rows prepare_rows(const struct model *model, struct crew *crew, int rank, const float *x, long count, long stride);
+void multiply(const struct model *model, struct crew *crew, int rank, const struct rows *rows, const struct matrix *w,
+              enum mode mode, float *out, long stride);
+void embed(const struct model *model, const struct matrix *w, int32_t id, long place, float *x);
+
+struct recurrent_buffers {
+  long room;  // rows
+  float *x, *joint, *even, *odd, *read, *query, *context, *given, *hidden, *state;
+};
+
+struct recurrent_buffers *recurrent_buffers(struct crew *crew);
+float *scores_of(struct crew *crew, int rank);
+void recurrent_reserve(const struct model *model, struct crew *crew, int rank, long rows, long steps);
+void recurrent_room(const struct model *model, long *widest, long *longest);
+long recurrent_entry_size(const struct model *model);
+long recurrent_memory_size(const struct model *model, long count);
+void recurrent_encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
+                      struct memory *const *memories);
+void recurrent_decode(const struct model *model, struct crew *crew, int rank, long count, const struct row *rows,
+                      float *out);
 
 struct crew_buffers *buffers_new(int size);
 void buffers_free(struct crew_buffers *buffers);

@@ -6,6 +6,7 @@
 #include "native.h"
 
 struct crew_buffers {
+  struct recurrent_buffers recurrent;
   long room;  // rows
   float *x, *qkv, *read, *hidden, *gate;
   struct own {  // of a thread
@@ -43,20 +44,21 @@ void buffers_free(struct crew_buffers *b) {
     free(own->q), free(own->scale), free(own->normal), free(own->score), free(own->bias), free(own->sum);
     free(own->at);
   }
+  struct recurrent_buffers *r = &b->recurrent;
+  free(r->x), free(r->joint), free(r->even), free(r->odd), free(r->read), free(r->query), free(r->context);
+  free(r->given), free(r->hidden), free(r->state);
   free(b->x), free(b->qkv), free(b->read), free(b->hidden), free(b->gate), free(b->own), free(b->scans), free(b);
 }
 
 static long panels(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
 
 static long widest(const struct model *model) {
-  long hidden = panels(model->sizes.hidden);
+  long hidden = panels(model->sizes.hidden), longest;
+  if (model->sizes.kind != TRANSFORMER) recurrent_room(model, &hidden, &longest);
   return hidden > model->stride ? hidden : model->stride;
 }
 
-// Makes room for rows that each attend to at most so many steps.
-static void reserve(const struct model *model, struct crew *crew, int rank, long rows, long steps) {
-  struct crew_buffers *b = crew->buffers;
-  struct own *own = &b->own[rank];
+static void reserve_own(const struct model *model, struct own *own, long rows, long steps) {
   if (own->room < rows) {
     own->room = rows;
     own->q = renew(own->q, (size_t)(rows * widest(model)));
@@ -70,6 +72,12 @@ static void reserve(const struct model *model, struct crew *crew, int rank, long
     own->bias = renew(own->bias, (size_t)own->steps * sizeof(float));
     own->at = renew(own->at, (size_t)own->steps * sizeof(char *));
   }
+}
+
+// Makes room for rows that each attend to at most so many steps.
+static void reserve(const struct model *model, struct crew *crew, int rank, long rows, long steps) {
+  struct crew_buffers *b = crew->buffers;
+  reserve_own(model, &b->own[rank], rows, steps);
   if (rank == 0 && b->room < rows) {
     b->room = rows;
     size_t count = (size_t)rows * sizeof(float);
@@ -82,11 +90,31 @@ static void reserve(const struct model *model, struct crew *crew, int rank, long
   crew_wait(crew);
 }
 
-struct range {
-  long first, last;
-};
+struct recurrent_buffers *recurrent_buffers(struct crew *crew) { return &crew->buffers->recurrent; }
 
-static struct range share(const struct crew *crew, int rank, long count) {
+float *scores_of(struct crew *crew, int rank) { return crew->buffers->own[rank].score; }
+
+void recurrent_reserve(const struct model *model, struct crew *crew, int rank, long rows, long steps) {
+  struct recurrent_buffers *b = &crew->buffers->recurrent;
+  reserve_own(model, &crew->buffers->own[rank], rows, steps);
+  if (rank == 0 && b->room < rows) {
+    long joint, longest, wide = panels(model->sizes.hidden);
+    recurrent_room(model, &joint, &longest);
+    if (longest < wide) longest = wide;
+    b->room = rows;
+    size_t count = (size_t)rows * sizeof(float);
+    float **states[] = {&b->even, &b->odd, &b->read, &b->query, &b->context};
+    for (int i = 0; i < 5; i++) *states[i] = renew(*states[i], count * (size_t)wide);
+    b->x = renew(b->x, count * (size_t)model->stride);
+    b->joint = renew(b->joint, count * (size_t)joint);
+    b->given = renew(b->given, count * (size_t)longest + 64);  // a vector that begins in the last gate
+    b->hidden = renew(b->hidden, count * (size_t)longest + 64);
+    b->state = renew(b->state, 2 * count * (size_t)wide);
+  }
+  crew_wait(crew);
+}
+
+struct range share(const struct crew *crew, int rank, long count) {
   return (struct range){count * rank / crew->size, count * (rank + 1) / crew->size};
 }
 
@@ -98,6 +126,10 @@ static struct rows prepare(const struct model *model, struct own *own, const flo
     model->kernels->quantize(x + row * stride, stride, own->q + row * stride, own->scale + row, own->sum + row);
   rows.q = own->q, rows.scale = own->scale, rows.sum = own->sum;
   return rows;
+}
+
+struct rows prepare_rows(const struct model *model, struct crew *crew, int rank, const float *x, long count, long stride) {
+  return prepare(model, &crew->buffers->own[rank], x, count, stride);
 }
 
 static struct rows prepare_norm(const struct model *model, struct own *own, const struct norm *norm, const float *x,
@@ -115,7 +147,7 @@ static struct rows before(const struct model *model, struct own *own, const stru
   return model->sizes.is_pre ? prepare_norm(model, own, norm, x, count) : prepare(model, own, x, count, model->stride);
 }
 
-static void multiply(const struct model *model, struct crew *crew, int rank, const struct rows *rows,
+void multiply(const struct model *model, struct crew *crew, int rank, const struct rows *rows,
                      const struct matrix *w, enum mode mode, float *out, long stride) {
   struct range range = share(crew, rank, w->num_panels);
   model->kernels->product(rows, w, range.first, range.last, mode, out, stride);
@@ -148,7 +180,7 @@ static void feed_forward(const struct model *model, struct crew *crew, int rank,
   add(model, crew, rank, &rows, &layer->outer, &layer->feed_norm, x);
 }
 
-static void embed(const struct model *model, const struct matrix *w, int32_t id, long place, float *x) {
+void embed(const struct model *model, const struct matrix *w, int32_t id, long place, float *x) {
   long width = model->sizes.width, panel = id / PANEL, column = id % PANEL;
   float root = sqrtf((float)width);
   if (w->scale) {
@@ -181,9 +213,15 @@ long pair_size(const struct model *model) {
   return model->sizes.is_int8 ? panels(2 * model->stride + scales) : 2 * model->stride * (long)sizeof(float);
 }
 
-long memory_size(const struct model *model, long count) { return model->sizes.num_decoder * count * pair_size(model); }
+long memory_size(const struct model *model, long count) {
+  if (model->sizes.kind != TRANSFORMER) return recurrent_memory_size(model, count);
+  return model->sizes.num_decoder * count * pair_size(model);
+}
 
-long entry_size(const struct model *model) { return model->sizes.num_decoder * pair_size(model); }
+long entry_size(const struct model *model) {
+  if (model->sizes.kind != TRANSFORMER) return recurrent_entry_size(model);
+  return model->sizes.num_decoder * pair_size(model);
+}
 
 // Where a head is in a pair that is kept.
 static struct place find_place(const struct model *model, long h) {
@@ -216,6 +254,10 @@ static long clamp(long x, long least, long most) { return x < least ? least : x 
 
 void encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
             struct memory *const *memories) {
+  if (model->sizes.kind != TRANSFORMER) {
+    recurrent_encode(model, crew, rank, count, ids, memories);
+    return;
+  }
   const struct sizes *sizes = &model->sizes;
   long total = 0, longest = 0, width = sizes->width, head = model->head_width, wide = panels(3 * width);
   const long size = (long)sizeof(float);
@@ -315,6 +357,10 @@ static void attend_past(const struct model *model, struct own *own, const struct
 }
 
 void decode(const struct model *model, struct crew *crew, int rank, long count, const struct row *rows, float *out) {
+  if (model->sizes.kind != TRANSFORMER) {
+    recurrent_decode(model, crew, rank, count, rows, out);
+    return;
+  }
   const struct sizes *sizes = &model->sizes;
   long longest = 0, width = sizes->width, head = model->head_width, wide = panels(3 * width);
   for (long n = 0; n < count; n++) {
