@@ -198,7 +198,36 @@ def test_a_run_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert load(run, engine="native").predict(["a b"])
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
-    assert len(list((tmp_path / "cache" / "packed").iterdir())) == 1
+    assert sorted(path.suffix for path in (tmp_path / "cache" / "packed").iterdir()) == [".bin", ".checked"]
+
+
+def test_a_packed_model_is_checked_once_by_each_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path / "cache"))
+    run, checked = make_run(tmp_path / "run"), []
+    monkeypatch.setattr(engines, "_check", lambda model, engine: checked.append(engine.name))
+    for _ in range(2):
+        load(run, engine="native")
+    assert checked == ["native"]
+    (mark,) = (tmp_path / "cache").rglob("*.checked")
+    mark.write_text("another library", encoding="utf-8")
+    load(run, engine="native")
+    assert checked == ["native"] * 2
+    load(run, engine="native", quantization="int8")  # its numbers are others
+    assert checked == ["native"] * 2
+
+
+def test_auto_goes_on_with_torch_where_the_library_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise UserError("engine: native is wrong on this machine")
+
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(engines, "_check", fail)
+    run = make_run(tmp_path / "run")
+    with pytest.warns(UserWarning, match="engine: auto takes torch, which is slower: .* wrong on this machine"):
+        assert cast(Translator, load(run, engine="auto")).engine == "torch"
+    with pytest.raises(UserError, match="wrong on this machine"):
+        load(run, engine="native")
+    assert cast(Translator, load(run, engine="auto", quantization="int8")).engine == "native"  # asked for
 
 
 def test_a_server_answers_the_same(tmp_path: Path) -> None:
