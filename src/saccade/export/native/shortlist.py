@@ -141,7 +141,8 @@ class _Tally:
 
     def __init__(self, num_target: int) -> None:
         self._num_target, self._waiting = num_target, 0
-        self._keys, self._weights = [np.zeros(0, np.int64)], [np.zeros(0)]
+        self._keys: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        self._weights: list[NDArray[np.float64]] = [np.zeros(0)]
 
     def add(self, source: Sequence[int], target: Sequence[int], weight_TS: NDArray[np.float32]) -> None:
         is_linked_TS = weight_TS >= LEAST
@@ -156,8 +157,8 @@ class _Tally:
 
     def _merge(self) -> None:
         keys, place = np.unique(np.concatenate(self._keys), return_inverse=True)
-        self._keys, self._weights = [keys], [np.bincount(place, np.concatenate(self._weights), len(keys))]
-        self._waiting = 0
+        sums = np.bincount(place, np.concatenate(self._weights), len(keys)).astype(np.float64)
+        self._keys, self._weights, self._waiting = [keys], [sums], 0
 
     def choose(self, num_source: int, most: int) -> list[NDArray[np.int64]]:
         """Return for each source id its target ids of most weight, in order."""
