@@ -278,6 +278,9 @@ def test_a_model_is_packed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert pack.pack(network, "int8") == first
     assert first.stat().st_ino == written
     assert pack.pack(network, "float32") != first
+    twin = transformer(score="dot")  # its weights are packed as others
+    twin.load_state_dict(network.state_dict())
+    assert pack.pack(twin, "int8") != first
     with torch.no_grad():
         network.target.weight[4, 0] += 1
     assert pack.pack(network, "int8") != first

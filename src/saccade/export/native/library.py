@@ -141,7 +141,9 @@ def list_kernels() -> list[str]:
 
 def choose_kernels() -> str:
     """Return the best kernels that run here; no others are tried."""
-    return next(_find_kernels())
+    if (found := next(_find_kernels(), None)) is None:
+        raise UserError("engine: the native library can't be used here: its kernels could not be tried; use torch")
+    return found
 
 
 def _find_kernels() -> Iterator[str]:
