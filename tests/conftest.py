@@ -29,6 +29,7 @@ import hypothesis
 import pytest
 import torch
 
+os.fsync = lambda file: None  # nobody cuts the power of a test; a disk waits for thousands of small files otherwise
 gc.disable()  # until everything is imported and collected
 
 # What a shell without job control starts in the background ignores Ctrl-C, and so would everything that tests start.
@@ -60,6 +61,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 def pytest_collection_finish() -> None:
     """Keep the garbage collector away from what stays: a million objects of torch and of the tests themselves."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 100)  # Dynamo alone makes garbage so fast that Python's 700 cost 5% of all time
     gc.enable()
 
 

@@ -43,6 +43,8 @@ def test_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"--port: {port} on 127.0.0.1: Address already in use" in refused(str(run), "--port", str(port))
+    several = "--rate: 5 given with --processes 2, which do not count together"
+    assert refused(str(run), "--port", "0", "--processes", "2", "--rate", "5").startswith(several)
     assert "--host: nowhere.invalid" in refused(str(run), "--host", "nowhere.invalid")
 
 
