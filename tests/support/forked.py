@@ -50,18 +50,23 @@ class Start(NamedTuple):
     arguments: list[str]
     folder: str | None
     environment: dict[str, str] | None
-    streams: list[Any]
+    streams: list[Descriptor]
+    is_session: bool
 
     def run(self) -> None:
         """In the new process: do what a fresh one would do."""
         gc.freeze()  # what was imported stays
+        if self.is_session:
+            os.setsid()
+        vars(multiprocessing.current_process())["_config"]["daemon"] = False  # it may start processes: forks, too
+        vars(vars(forkserver)["_forkserver"])["ensure_running"] = lambda: None
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
         if self.environment is not None:
             os.environ.clear()
             os.environ.update(self.environment)
         os.chdir(self.folder or ".")
         self._open_streams()
-        first, *rest = self.arguments
+        first, *rest = [one for one in self.arguments if one != "-u"]  # nobody reads before it ends
         if first in ("-c", "-m"):
             what, *rest = rest
         sys.argv = [first, *rest]
@@ -75,9 +80,8 @@ class Start(NamedTuple):
 
     def _open_streams(self) -> None:
         for number, stream in enumerate(self.streams):
-            if stream is not None:
-                os.dup2(stream, number)
-                os.close(stream)
+            os.dup2(stream, number)  # type: ignore[arg-type]
+            os.close(stream)  # type: ignore[arg-type]
         encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
         sys.stdin, sys.stdout = open(0, encoding=encoding), open(1, "w", encoding=encoding)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", buffering=1)  # noqa: SIM115
@@ -97,8 +101,9 @@ class Popen(subprocess.Popen[Any]):
             super()._execute_child(args, *settings, *others)  # type: ignore[misc]
             return
         pipes = others[:6]
-        streams = [None if pipes[i] == -1 else Descriptor(pipes[i]) for i in (0, 3, 5)]
-        start = Start([os.fspath(x) for x in args[1:]], None if cwd is None else os.fspath(cwd), env, streams)
+        streams = [Descriptor(own if pipes[i] == -1 else pipes[i]) for own, i in enumerate((0, 3, 5))]
+        folder = None if cwd is None else os.fspath(cwd)
+        start = Start([os.fspath(x) for x in args[1:]], folder, env, streams, is_session=bool(others[11]))
         forked = FORKING.Process(target=start.run, daemon=True)
         forked.start()
         assert forked.pid is not None
@@ -120,6 +125,26 @@ class Popen(subprocess.Popen[Any]):
             assert timeout is not None
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
+
+
+def torchrun(*arguments: str) -> list[str]:
+    """Return a command for torchrun with two processes. Each of them leaves its number in a file: rank0, rank1."""
+    own = [sys.executable, "-c", "import forked; forked.run_torchrun()"]
+    return [*own, "--standalone", "--nproc-per-node", "2", *arguments]
+
+
+def run_torchrun() -> None:
+    """In a fork: torchrun, whose processes are forks of the same server."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+    from torch.distributed.run import main
+
+    class Rank(Popen):
+        def __init__(self, *arguments: Any, env: dict[str, str], **options: Any) -> None:
+            super().__init__(*arguments, env=env, **options)
+            Path(f"rank{env['RANK']}").write_text(str(self.pid), encoding="utf-8")
+
+    vars(subprocess_handler)["Popen"] = Rank
+    main()
 
 
 def start_server() -> None:

@@ -233,7 +233,8 @@ def test_a_run_on_pictures_of_a_folder(tmp_path: Path) -> None:
     lines = [f"{row}.png\t0\tnumber {row}\n" for row in range(5)]
     (tmp_path / "captions.tsv").write_text("".join(lines), "utf-8")
     files = {"captions": str(tmp_path / "captions.tsv"), "pictures": str(tmp_path)}
-    plain = {**SMALL, "data": {"kind": "pictures", "side": 16, "train": files, "valid": files}}
+    short = {"max_length": 4}  # the report draws a place for each word
+    plain = {**SMALL, "decoding": short, "data": {"kind": "pictures", "side": 16, "train": files, "valid": files}}
     train.train(check_config(plain, "test"), tmp_path / "run", QUIET)
     writer = load_run(tmp_path / "run")
     assert writer.predict([tmp_path / "3.png"])[0].attention.shape[1:] == (4, 4)

@@ -136,6 +136,7 @@ def test_the_share_of_a_word_in_its_span() -> None:
     assert found.tolist() == pytest.approx([0.6, 0.3])
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_killed_run_goes_on_bitwise(data: Path, tmp_path: Path) -> None:
     (tmp_path / "clips.yaml").write_text(json.dumps({**plain(data), "device": "cpu"}), "utf-8")
     arguments = ["training.validate_every=4", "training.max_steps=12"]

@@ -155,6 +155,7 @@ def test_look_draws_points_in_their_plane(folder: Path) -> None:
     assert "<img" in report
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_killed_training_ends_with_the_same_weights(folder: Path) -> None:
     found = call("train", folder / "sort.yaml", "--verify-resume")
     assert found.exit_code == 0, found.output

@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
+from typer.testing import CliRunner
+
+import forked
+from saccade.cli import app
 
 LINES = [
     " ".join("abcdefgh"[(row * 5 + step * (1 + row % 3)) % 8] for step in range(3 + row % 6)) for row in range(200)
@@ -46,57 +50,71 @@ def config(folder: Path) -> Path:
     return path
 
 
-def command(path: Path, run: Path, *, restarts: int | None = None) -> list[str]:
-    own = ["-m", "saccade", "train", str(path), "--run", str(run)]
-    if restarts is None:
-        return [sys.executable, *own]
-    options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "--monitor-interval", "0.1"]
-    return [sys.executable, "-m", "torch.distributed.run", "--no-python", *options, "--", sys.executable, *own]
+def train(path: Path, run: Path, *options: str) -> list[str]:
+    return [*options, "-m", "saccade", "train", str(path), "--run", str(run)]
 
 
-def kill_in_the_middle(torchrun: psutil.Popen, run: Path, rank: int) -> None:
+@contextmanager
+def torchrun(path: Path, folder: Path, *, restarts: int, looks_every: float = 0.1) -> Iterator[subprocess.Popen[str]]:
+    options = [
+        "--max-restarts",
+        str(restarts),
+        "--monitor-interval",
+        str(looks_every),
+        "--no-python",
+        "--",
+        sys.executable,
+    ]
+    call = forked.torchrun(*options, *train(path, folder / "run"))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(call, cwd=folder, env=ALONE, **pipes) as process:  # type: ignore[call-overload]
+        yield process
+
+
+def kill_in_the_middle(process: subprocess.Popen[str], folder: Path, rank: int) -> None:
     """Send SIGKILL to a process of a team once it has saved two checkpoints."""
     until = time.monotonic() + 120
-    while time.monotonic() < until and torchrun.poll() is None:
-        steps = [int(found[1]) for path in run.glob("checkpoints/*") if (found := re.search(r"-(\d+)\.", path.name))]
+    while time.monotonic() < until and process.poll() is None:
+        saved = folder.glob("run/checkpoints/*")
+        steps = [int(found[1]) for path in saved if (found := re.search(r"-(\d+)\.", path.name))]
         if steps and max(steps) >= 2 * SAVED:
             assert max(steps) < STEPS, "it had ended before it was killed"
-            (process,) = [each for each in torchrun.children() if each.environ().get("RANK") == str(rank)]
-            process.send_signal(signal.SIGKILL)
+            os.kill(int((folder / f"rank{rank}").read_text("utf-8")), signal.SIGKILL)
             return
         time.sleep(0.02)
-    raise AssertionError(f"it was not killed: {torchrun.communicate(timeout=5)}")
+    raise AssertionError(f"it was not killed: {process.communicate(timeout=5)}")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """The config, and the model of one process that nobody killed."""
     folder = tmp_path_factory.mktemp("whole")
     path = config(folder)
-    subprocess.run(command(path, folder / "run"), env=ALONE, check=True, capture_output=True, timeout=300)
+    found = CliRunner().invoke(app, train(path, folder / "run")[2:], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
     return path, (folder / "run" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("rank", [0])  # the one that writes; the next test kills the other
-def test_one_restart_is_enough(rank: int, whole: tuple[Path, bytes], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_start")
+def test_one_restart_is_enough(whole: tuple[Path, bytes], tmp_path: Path) -> None:
     path, expected = whole
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    torchrun = psutil.Popen(command(path, tmp_path / "run", restarts=1), env=ALONE, **pipes)
-    kill_in_the_middle(torchrun, tmp_path / "run", rank)
-    shown, _ = torchrun.communicate(timeout=300)
-    assert torchrun.returncode == 0, shown
+    with torchrun(path, tmp_path, restarts=1) as process:
+        kill_in_the_middle(process, tmp_path, 0)  # the one that writes; the next test kills the other
+        shown, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, shown
     assert re.search(r"Going on from step [1-9]", shown), shown
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == expected
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_what_two_began_one_may_end(whole: tuple[Path, bytes], tmp_path: Path) -> None:
     path, expected = whole
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    torchrun = psutil.Popen(command(path, tmp_path / "run", restarts=0), env=ALONE, **pipes)
-    kill_in_the_middle(torchrun, tmp_path / "run", 1)
-    shown, _ = torchrun.communicate(timeout=300)
-    assert torchrun.returncode == 1
-    assert "saccade: another process of this training has ended; the same command goes on" in shown
+    with torchrun(path, tmp_path, restarts=0, looks_every=2.0) as process:  # the other sees it before it is stopped
+        kill_in_the_middle(process, tmp_path, 1)
+        shown, _ = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert "saccade: another process of this training has ended; the same command goes on" in shown, shown
     assert "[rank0]:" not in shown, "no traceback of the other process"
-    alone = subprocess.run(command(path, tmp_path / "run"), env=ALONE, capture_output=True, text=True, timeout=300)
-    assert "Going on from step" in alone.stdout + alone.stderr
+    alone = CliRunner().invoke(app, train(path, tmp_path / "run")[2:])
+    assert "Going on from step" in alone.output
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == expected

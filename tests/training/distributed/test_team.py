@@ -6,13 +6,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import forked
 from saccade.runs.process import train_command
 
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -101,19 +101,19 @@ def test_several_processes_train_as_one_and_go_on_where_others_were(tmp_path: Pa
         assert_same(path, "one", name)
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_two_processes_sum_skip_and_stop_together(tmp_path: Path) -> None:
     script = Path(__file__).with_name("in_two_processes.py")
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    call = [sys.executable, *launcher, str(script), str(tmp_path)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE, timeout=600)
+    call = forked.torchrun(str(script), str(tmp_path))
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False, env=ALONE, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_step_has_batches_for_everybody(tmp_path: Path) -> None:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", "--"]
     trains = train_command([str(config(tmp_path)), "training.accumulate=1"], tmp_path / "run")
-    call = [sys.executable, *launcher, *trains]
-    done = subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE)
+    call = forked.torchrun("--no-python", "--", *trains)
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False, env=ALONE)
     assert done.returncode != 0
     wanted = "training.accumulate: 1 given for 2 processes; it must be a multiple of them"
     assert done.stderr.count(wanted) == 1  # the first says it
