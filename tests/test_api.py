@@ -135,6 +135,7 @@ def test_every_option_of_the_command_is_documented_for_python() -> None:
     assert documented == flags - {"width"} | {"beam", "prefixes", "glossary", "writes_unknown", "samples", "window"}
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "docs" / "examples" / "tutorial.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

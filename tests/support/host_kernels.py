@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import re
 import shutil
 import subprocess
@@ -17,9 +18,9 @@ from saccade.ops.kernels import nvrtc
 
 HEADERS = Path(__file__).parent / "cpp"
 COMPILER = shutil.which("g++")
-# -ffp-contract=off: only what says fmaf is fused; -O1 compiles in seconds; each library keeps its own threads,
+# -ffp-contract=off: only what says fmaf is fused; -Og compiles fast; each library keeps its own threads,
 # which jump between stacks, as _FORTIFY_SOURCE would not let them
-OPTIONS = ["-std=c++20", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique"]
+OPTIONS = ["-std=c++20", "-Og", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique"]
 OPTIONS += ["-U_FORTIFY_SOURCE"]
 
 
@@ -47,10 +48,11 @@ class HostModule:
 
 
 class HostCompiler:
-    """Stands in for `nvrtc.load`; libraries lie in a folder that several processes may share."""
+    """Stands in for `nvrtc.load`; libraries stay in a folder that several processes and later tests may share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._modules = folder, dict[str, HostModule]()
+        folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, files: tuple[Path, ...], defines: dict[str, int], device: torch.device) -> HostModule:
         assert device.type == "cpu"
@@ -61,6 +63,8 @@ class HostCompiler:
         return self._modules[key]
 
     def _compile(self, name: str, text: str, flags: list[str]) -> Path:
+        made_of = [text, *OPTIONS, (HEADERS / "host_threads.hpp").read_text("utf-8"), str(COMPILER)]
+        name += "_" + hashlib.sha256("".join(made_of).encode()).hexdigest()[:16]
         source, library = self._folder / f"{name}.cpp", self._folder / f"{name}.so"
         with FileLock(f"{library}.lock"):
             if not library.exists():

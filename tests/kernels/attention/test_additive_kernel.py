@@ -40,12 +40,13 @@ from saccade.attention.kernels.additive.tiles import additive_score
 from saccade.attention.scores import Additive
 from saccade.ops.kernels import nvrtc
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no g++ to compile the kernels for a CPU")
 
 
 @pytest.fixture(scope="module")
-def compiler(shared_folder: Path) -> HostCompiler:
-    return HostCompiler(shared_folder)
+def compiler() -> HostCompiler:
+    return HostCompiler(ROOT / "build" / "host_kernels")
 
 
 @pytest.fixture(autouse=True)

@@ -25,11 +25,11 @@ MANY = 3_000_000
 )
 def test_a_long_list_makes_few_errors(given: dict[str, object]) -> None:
     request = schemas.TranslateRequest if "q" in given else schemas.LookRequest
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ValidationError) as found:
         request.model_validate(given)
     assert len(found.value.errors()) <= 3
-    assert time.perf_counter() - started < 2  # it was 40 s
+    assert time.process_time() - started < 2  # it was 40 s
 
 
 @pytest.mark.parametrize(
