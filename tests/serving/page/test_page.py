@@ -20,6 +20,7 @@ from pages.browser import (
     questions,
     saved,
     shares,
+    stop_clock,
     typed,
     words_of,
 )
@@ -47,7 +48,7 @@ def test_before_anything_is_typed_there_are_examples_to_try(page: Page, site: Se
 def test_the_output_appears_as_one_pauses_and_is_said(page: Page, site: Serving) -> None:
     expect(page.locator("#examples button").first).to_be_visible()
     asked = questions(page)
-    page.clock.install()
+    stop_clock(page)
     page.get_by_label("Text to read").press_sequentially("the cat sees a dog .")
     page.clock.run_for(250)
     assert asked == []
@@ -212,7 +213,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, page_runs: lis
 
 def test_a_busy_server_is_asked_again(browser: Browser, site: Serving) -> None:
     with opened(browser, site, complains=True) as page:
-        page.clock.install()
+        stop_clock(page)
         times = iter([True, False])
         page.route(
             "**/v1/look",

@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from pages.browser import TEXT, highlights, look, names, opened, output, questions, ready, shares, typed, words_of
+from pages.browser import (
+    TEXT,
+    highlights,
+    look,
+    names,
+    opened,
+    output,
+    questions,
+    ready,
+    shares,
+    stop_clock,
+    typed,
+    words_of,
+)
 from pages.runs import ENGLISH
 from saccade.serving.models import ServedRun
 from servers import Serving, serving
@@ -93,7 +106,7 @@ def test_the_answer_to_another_text_is_grey_and_is_not_copied(browser: Browser, 
     with opened(browser, site, complains=True) as page:
         typed(page, TEXT)
         said = page.locator("#live").text_content()
-        page.clock.install()
+        stop_clock(page)
         page.route("**/v1/look", lambda route: route.abort())
         page.get_by_label("Text to read").fill("a dog hears a bird .")
         expect(page.locator(".answer-a.stale")).to_have_count(1)
@@ -115,7 +128,7 @@ def test_the_answer_to_another_text_is_grey_and_is_not_copied(browser: Browser, 
 
 def test_a_page_that_opens_before_its_server_waits_for_it(browser: Browser, site: Serving) -> None:
     with opened(browser, site, complains=True) as page:
-        page.clock.install()
+        stop_clock(page)
         page.route("**/v1/models", lambda route: route.abort())
         page.reload()
         expect(page.get_by_role("status")).to_have_text("This page asks again in 2 s.")

@@ -22,6 +22,7 @@ from pages.browser import (
     opened,
     ready,
     shares,
+    stop_clock,
     typed,
     words_of,
 )
@@ -140,7 +141,7 @@ def test_steps_are_walked_and_played(browser: Browser, site: Serving) -> None:
             page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         expect(page.locator(".word.later")).to_have_count(0)
-        page.clock.install()
+        stop_clock(page)
         page.get_by_role("button", name="Play: step by step").click()
         expect(page.get_by_role("button", name="Pause")).to_be_visible()
         for _ in range(3):

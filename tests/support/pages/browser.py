@@ -38,6 +38,12 @@ def opened(
     assert [url for url in gone if not url.startswith((f"{site.url}/", "data:", f"blob:{site.url}"))] == []
 
 
+def stop_clock(page: Page) -> None:
+    """Let the page's time pass by `run_for` alone, however long the machine takes meanwhile."""
+    page.clock.install(time=0)
+    page.clock.pause_at(3_600_000)
+
+
 def questions(page: Page, path: str = "/v1/look") -> list[Any]:
     """What the page asks from now on: a list that grows."""
     found = list[Any]()
