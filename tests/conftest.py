@@ -52,6 +52,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tests/device: {len(DEVICE_TESTS)} files left out; they need a CUDA device")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: a fifth of the time, tests wait for a browser, a server or a clock."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """What a module draws while it is imported depends on no other module."""
     del collector
