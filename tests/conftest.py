@@ -29,7 +29,7 @@ import hypothesis
 import pytest
 import torch
 
-os.fsync = lambda file: None  # nobody cuts the power of a test; a disk waits for thousands of small files otherwise
+os.fsync = lambda fd: None  # nobody cuts the power of a test; a disk waits for thousands of small files otherwise
 gc.disable()  # until everything is imported and collected
 
 # What a shell without job control starts in the background ignores Ctrl-C, and so would everything that tests start.

@@ -139,9 +139,9 @@ def run_torchrun() -> None:
     from torch.distributed.run import main
 
     class Rank(Popen):
-        def __init__(self, *arguments: Any, env: dict[str, str], **options: Any) -> None:
-            super().__init__(*arguments, env=env, **options)
-            Path(f"rank{env['RANK']}").write_text(str(self.pid), encoding="utf-8")
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            Path(f"rank{options['env']['RANK']}").write_text(str(self.pid), encoding="utf-8")
 
     vars(subprocess_handler)["Popen"] = Rank
     main()
