@@ -37,6 +37,11 @@ def store(folder: Path, name: str, count: int, seed: int) -> Store:
     )
 
 
+def shape(tokens: int) -> packing.PackedShape:
+    """The shape of batches for such pairs: 1 to 11 words a side, and </s>."""
+    return packing.choose_shape([7.0, 7.0], (12, 12), tokens)
+
+
 def unpacked(batch: PackedBatch) -> list[tuple[list[int], list[int], list[int]]]:
     found = []
     source_start, target_start = batch.source.start_N.tolist(), batch.target.start_N.tolist()
@@ -51,7 +56,7 @@ def unpacked(batch: PackedBatch) -> list[tuple[list[int], list[int], list[int]]]
 @pytest.mark.parametrize("num_stores", [1, 3])
 def test_every_pair_is_in_one_batch_of_an_epoch_as_it_was(tmp_path: Path, num_stores: int) -> None:
     stores = [store(tmp_path, f"{number}.txt", 40 + number, number) for number in range(num_stores)]
-    plan = packing.pack_pairs(*stores, tokens_per_batch=64, seed=3)
+    plan = packing.pack_pairs(*stores, shape=shape(64), seed=3)
     batches = [plan.load(rows) for rows in plan.epoch(0)]
     found = sorted(pair for batch in batches for pair in unpacked(batch))
     wanted = [(own.source[row].tolist(), own.target[row].tolist()) for own in stores for row in range(len(own))]
@@ -76,10 +81,10 @@ def test_every_pair_is_in_one_batch_of_an_epoch_as_it_was(tmp_path: Path, num_st
 
 
 def test_little_is_padding(tmp_path: Path) -> None:
-    plan = packing.pack_pairs(store(tmp_path, "a.txt", 2000, 1), tokens_per_batch=1024, seed=1)
+    plan = packing.pack_pairs(store(tmp_path, "a.txt", 2000, 1), shape=shape(1024), seed=1)
     assert plan.real_share() > 0.95
 
 
-def test_a_sentence_that_fits_nowhere_is_refused(tmp_path: Path) -> None:
+def test_a_sentence_that_fits_nowhere_is_refused() -> None:
     with pytest.raises(UserError, match=r"tokens_per_batch: 5 given, but one sentence has 12 tokens"):
-        packing.pack_pairs(store(tmp_path, "a.txt", 30, 1), tokens_per_batch=5, seed=1)
+        shape(5)

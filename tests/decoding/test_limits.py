@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from saccade.decoding import DecodingOptions
-from saccade.decoding import limits as module
 from saccade.decoding.constraints import before_loop
 from saccade.decoding.limits import LengthLimits, PairLengths, choose_max_rounds, find_rounds, fit_lengths
 
@@ -17,13 +18,13 @@ RANDOM = np.random.default_rng(5)
 
 def lengths(source: tuple[int, int], target: tuple[int, int], count: int = 4000) -> PairLengths:
     """Pairs whose lengths have nothing to do with each other."""
-    return PairLengths(RANDOM.integers(*source, count), RANDOM.integers(*target, count))
+    return PairLengths.of(RANDOM.integers(*source, count), RANDOM.integers(*target, count))
 
 
 def growing(factor: float, spread: int, count: int = 4000) -> PairLengths:
     """Pairs whose targets grow with their sources."""
     source_N = RANDOM.integers(3, 60, count)
-    return PairLengths(source_N, (factor * source_N).astype(int) + RANDOM.integers(1, spread, count))
+    return PairLengths.of(source_N, (factor * source_N).astype(int) + RANDOM.integers(1, spread, count))
 
 
 def longest(limits: LengthLimits, source: int) -> int:
@@ -38,8 +39,8 @@ KINDS = {  # pairs, and the longest output of their mean source, times that of t
     "labels of long texts": (lengths((50, 250), (2, 4)), 5.0),
     "subjects of mails": (lengths((30, 250), (3, 15)), 2.5),
     "inflections": (growing(1.0, 4), 1.5),
-    "frames to words": (PairLengths(RANDOM.integers(80, 3000, 4000), RANDOM.integers(2, 30, 4000)), 2.5),
-    "one pair": (PairLengths(np.array([3]), np.array([40])), 2.0),
+    "frames to words": (PairLengths.of(RANDOM.integers(80, 3000, 4000), RANDOM.integers(2, 30, 4000)), 2.5),
+    "one pair": (PairLengths.of(np.array([3]), np.array([40])), 2.0),
 }
 
 
@@ -47,11 +48,11 @@ KINDS = {  # pairs, and the longest output of their mean source, times that of t
 def test_every_target_has_half_as_much_room_again_and_a_runaway_has_little_more(kind: str) -> None:
     pairs, most = KINDS[kind]
     found = fit_lengths([pairs])
-    allowed = np.array([longest(found, int(source)) for source in pairs.source_N])
-    short = allowed < np.floor(1.5 * pairs.target_N)
-    assert short.mean() <= 0.001
-    assert (allowed >= pairs.target_N).all()
-    assert allowed.mean() <= most * pairs.target_N.max()
+    allowed = np.array([longest(found, int(source)) for source in pairs.source_P])
+    short = allowed < np.floor(1.5 * pairs.target_P)
+    assert pairs.count_P[short].sum() <= 0.001 * pairs.num_pairs
+    assert (allowed >= pairs.target_P).all()
+    assert np.average(allowed, weights=pairs.count_P) <= most * pairs.target_P.max()
 
 
 def test_sources_longer_than_any_before_may_be_answered_at_length() -> None:
@@ -60,15 +61,14 @@ def test_sources_longer_than_any_before_may_be_answered_at_length() -> None:
 
 
 def test_few_wrong_pairs_change_little() -> None:
-    source_N, target_N = growing(1.0, 5)
-    wrong_N = np.append(target_N, [250, 251, 252])
-    found = fit_lengths([PairLengths(np.append(source_N, [3, 3, 4]), wrong_N)])
+    right, wrong = growing(1.0, 5), PairLengths.of(np.array([3, 3, 4]), np.array([250, 251, 252]))
+    found = fit_lengths([PairLengths.join([right, wrong])])
     assert longest(found, 10) < 40
-    assert longest(fit_lengths([PairLengths(source_N, target_N)]), 10) <= longest(found, 10)
+    assert longest(fit_lengths([right]), 10) <= longest(found, 10)
 
 
 def test_a_small_corpus_beside_a_large_one_keeps_its_lengths() -> None:
-    small = PairLengths(np.array([5, 6]), np.array([90, 95]))
+    small = PairLengths.of(np.array([5, 6]), np.array([90, 95]))
     assert longest(fit_lengths([growing(1.0, 5, 100_000), small]), 5) >= 135
 
 
@@ -77,12 +77,15 @@ def test_an_extra_that_is_given_is_kept() -> None:
     found = fit_lengths([pairs], extra=20)
     assert found.extra == 20
     assert longest(found, 14) > longest(fit_lengths([pairs]), 14)  # a steep line must pass over short sources
-    assert (np.floor(found.factor * pairs.source_N + 20) >= pairs.target_N).all()
+    assert (np.floor(found.factor * pairs.source_P + 20) >= pairs.target_P).all()
 
 
 def rounds(*targets: list[int]) -> int:
-    offsets = np.cumsum([0, *map(len, targets)])
-    return find_rounds(np.array([one for target in targets for one in target], np.int32), offsets)
+    return find_rounds([block(targets)])
+
+
+def block(targets: Sequence[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    return np.array([one for target in targets for one in target], np.int32), np.cumsum([0, *map(len, targets)])
 
 
 def test_rounds_are_counted_where_a_loop_would_be_cut() -> None:
@@ -104,12 +107,11 @@ def test_no_target_is_cut_by_the_rounds_that_targets_go() -> None:
         assert before_loop(target, choose_max_rounds(rounds(target))) == len(target)
 
 
-def test_rounds_of_many_targets_are_counted_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_of_many_targets_are_counted_part_by_part() -> None:
     targets = [RANDOM.integers(3, 9, size).tolist() for size in RANDOM.integers(1, 40, 50)]
     targets[31] = [3, 4, 5] * 13
-    found = rounds(*targets)
-    monkeypatch.setattr(module, "IDS_AT_ONCE", 64)
-    assert rounds(*targets) == found == 13
+    parts = [block(targets[first : first + 7]) for first in range(0, 50, 7)]
+    assert find_rounds(parts) == rounds(*targets) == 13
 
 
 def test_few_targets_that_go_round_are_no_rule() -> None:

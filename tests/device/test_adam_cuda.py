@@ -67,12 +67,12 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
     )
     work, found = job.works()[0], []
     config = config_of(job, work)
-    store = work.store(tmp_path / "store", job.sizes.vocabulary)
+    material = batches.Material.of([work.store(tmp_path / "store", job.sizes.vocabulary)])
     for capture in (True, False):
         torch.manual_seed(4)
         network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()
-        settled = batches.settle(config, network, [store], [], Console(quiet=True))
-        plan = batches.plan(settled, [store], [])
+        settled = batches.settle(config, network, material, Console(quiet=True))
+        plan = batches.plan(settled, material)
         options = replace(
             devices.training_options(config, network), capture=capture, learning_rate=0.01, warmup_steps=2
         )

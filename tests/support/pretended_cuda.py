@@ -160,12 +160,12 @@ def configured(sizes: ModelSizes, changes: dict[str, Any]) -> tuple[Any, Any]:
 def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     """Forward, backward, clip and update, from a batch as it is loaded."""
     config, work = configured(sizes, changes)
-    store = work.store(folder / "store", sizes.vocabulary)
+    material = batches.Material.of([work.store(folder / "store", sizes.vocabulary)])
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         network = task.model(config, (word_tokenizer(sizes.vocabulary),) * 2).train()
-        config = batches.settle(config, network, [store], [], Console(quiet=True))
-    plan = batches.plan(config, [store], [])
+        config = batches.settle(config, network, material, Console(quiet=True))
+    plan = batches.plan(config, material)
     loaded = plan.load(plan.epoch(0)[0])
     with mode:
         batch = pytree.tree_map_only(Tensor, mode.from_tensor, loaded)

@@ -12,11 +12,11 @@ import torch
 from rich.console import Console
 
 from saccade.data.batches import bucket_pairs
-from saccade.data.packing import pack_pairs
 from saccade.data.prefetch import Prefetcher
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.runs.events import TrainingEvent
 from saccade.tasks.translate import batches as batching
 from saccade.tasks.translate import task
 from saccade.tasks.translate.config import TranslateConfig
@@ -56,7 +56,7 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Pa
     rows, found = np.arange(17), []
     padded_run = config(tmp_path, f"model.norm={norm}", "training.batches=padded")
     plans: tuple[Plan, ...] = (
-        pack_pairs(store, tokens_per_batch=128, seed=1),
+        batching.plan(made, batching.Material.of([store])),
         bucket_pairs(store, tokens_per_batch=128, seed=1),
     )
     for plan, run in zip(plans, (made, padded_run), strict=True):
@@ -109,7 +109,7 @@ def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: s
     both = task.sides(made, prepare_tokenizers(made, tmp_path))
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
-    even, padded = batching.plan(made, [store], []), bucket_pairs(store, tokens_per_batch=64, seed=1)
+    even, padded = batching.plan(made, batching.Material.of([store])), bucket_pairs(store, tokens_per_batch=64, seed=1)
     rows = even.epoch(0)
     assert sorted(row for batch in rows for row in batch) == list(range(60))
     batches = [even.load(batch) for batch in rows]
@@ -154,3 +154,22 @@ def test_a_mistake_while_loading_ahead_reaches_the_one_who_waits() -> None:
     assert ahead.take(rows[0], rows[1:]) == 0
     with pytest.raises(UserError, match="row 1 is bad"):
         ahead.take(rows[1], [])
+
+
+@pytest.mark.parametrize("batches", ["padded", "packed"])
+def test_a_run_that_reads_portions_goes_on_in_the_middle_of_one(tmp_path: Path, batches: str) -> None:
+    made = config(tmp_path, f"training.batches={batches}", "training.shuffle_buffer=25", "training.max_steps=14")
+
+    def trained(name: str, *stops: int) -> tuple[bytes, str]:
+        def stop(event: TrainingEvent) -> None:
+            if event.step in stops:
+                event.stop()
+
+        for _ in range(len(stops) + 1):
+            train.train(made, tmp_path / name, Console(quiet=True), callbacks=[stop])
+        log = (tmp_path / name / "log.jsonl").read_text("utf-8")
+        return (tmp_path / name / "model.safetensors").read_bytes(), log
+
+    weights, log = trained("whole")
+    assert trained("stopped", 4, 10)[0] == weights
+    assert json.loads(log.splitlines()[-1])["epoch"] >= 2  # the third portion of the first pass, or a later one

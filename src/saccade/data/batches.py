@@ -105,10 +105,7 @@ class Buckets:
         self._parts = parts or [CorpusPart(len(self._widest))]
         if len(self._widest) == 0:
             raise UserError("data: nothing is left to train on; everything was blank or too long")
-        longest = int(self._widest.max())
-        if longest > tokens_per_batch:
-            wanted = f"tokens_per_batch: {tokens_per_batch} given, but one sentence has {longest} tokens"
-            raise UserError(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
+        check_room(int(self._widest.max()), tokens_per_batch)
 
     def epoch(self, number: int) -> list[Rows]:
         """Return the rows of every batch of an epoch."""
@@ -160,6 +157,13 @@ class Buckets:
                 real += int(lengths.sum())
                 padded += len(rows) * int(lengths.max())
         return real / padded
+
+
+def check_room(longest: int, tokens_per_batch: int) -> None:
+    """Refuse a budget that the longest sentence does not fit into."""
+    if longest > tokens_per_batch:
+        wanted = f"tokens_per_batch: {tokens_per_batch} given, but one sentence has {longest} tokens"
+        raise UserError(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
 
 
 def bucket_pairs(

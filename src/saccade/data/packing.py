@@ -10,11 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.batches import CorpusPart, Load, Rows, draw_rows, weigh_stores
+from saccade.data.batches import CorpusPart, Load, Rows, check_room, draw_rows, weigh_stores
 from saccade.data.gather import FlatSentences, gather_sentences
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import END, PAD, START
-from saccade.errors import UserError
 
 IGNORED = -1  # the target of a step that is padding
 ROOM = 1.02  # extra space on the shorter side, whose share of a batch varies
@@ -58,6 +57,7 @@ class PackedShape(NamedTuple):
     source: int
     target: int
     slots: int
+    longest: tuple[int, int]  # no source has more tokens, and no target
 
 
 @final
@@ -68,15 +68,14 @@ class PackedBatches:
         self,
         lengths: Sequence[NDArray[np.integer]],
         *,
-        tokens_per_batch: int,
+        shape: PackedShape,
         seed: int,
         load: Load,
         parts: Sequence[CorpusPart] = (),
     ) -> None:
-        self.load, self._seed = load, seed
+        self.load, self._seed, self.shape = load, seed, shape
         self._sides = [side.astype(np.int64) for side in lengths]
         self._parts = parts or [CorpusPart(len(self._sides[0]))]
-        self.shape = choose_shape(self._sides, tokens_per_batch)
 
     def epoch(self, number: int) -> list[Rows]:
         """Return the rows of every batch of an epoch."""
@@ -102,46 +101,38 @@ class PackedBatches:
         return real / (len(batches) * (self.shape.source + self.shape.target))
 
 
-def choose_shape(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape:
+def choose_shape(means: Sequence[float], longest: tuple[int, int], tokens: int) -> PackedShape:
     """Give `tokens` to the side that is longer in the whole corpus, and to the other its share and a little more."""
-    if not len(sides[0]):
-        raise UserError("data: nothing is left to train on; everything was blank or too long")
-    means = [float(side.mean()) for side in sides]
-    longest = [int(side.max()) for side in sides]
-    if max(longest) > tokens:
-        wanted = f"tokens_per_batch: {tokens} given, but one sentence has {max(longest)} tokens"
-        raise UserError(f"{wanted}; allowed: {max(longest)} or more, or a smaller data.max_length")
+    check_room(max(longest), tokens)
     wanted_sizes = [
         min(tokens, max(most, int(ROOM * tokens * mean / max(means))))
         for mean, most in zip(means, longest, strict=True)
     ]
     source, target = (min(tokens, -(-size // MULTIPLE) * MULTIPLE) for size in wanted_sizes)
-    return PackedShape(source, target, int(SLOTS * tokens / max(means)) + 1)
+    return PackedShape(source, target, int(SLOTS * tokens / max(means)) + 1, longest)
 
 
-def pack_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> PackedBatches:
+def pack_pairs(*stores: Store, shape: PackedShape, seed: int, weights: Sequence[float] = ()) -> PackedBatches:
     """Plan packed batches of pairs from one store or several, each with its weight."""
     sources, targets = [store.source for store in stores], [store.target for store in stores]
-    longest = [int(max(side.lengths.max() for side in sides if len(side))) + 1 for sides in (sources, targets)]
 
     def load(rows: Rows) -> PackedBatch:
         source, target = gather_sentences(sources, rows), gather_sentences(targets, rows)
-        write = np.full(plan.shape.target, IGNORED, np.int64)
+        write = np.full(shape.target, IGNORED, np.int64)
         target.put(write, END, first=False)
         return PackedBatch(
-            _pack_row(source, plan.shape.source, plan.shape.slots, END, longest[0], first=False),
-            _pack_row(target, plan.shape.target, plan.shape.slots, START, longest[1], first=True),
+            _pack_row(source, shape.source, shape.slots, END, shape.longest[0], first=False),
+            _pack_row(target, shape.target, shape.slots, START, shape.longest[1], first=True),
             torch.from_numpy(write),
         )
 
-    plan = PackedBatches(
+    return PackedBatches(
         [np.concatenate([side.lengths + 1 for side in sides]) for sides in (sources, targets)],  # ids with </s>
-        tokens_per_batch=tokens_per_batch,
+        shape=shape,
         seed=seed,
         load=load,
         parts=weigh_stores(stores, weights),
     )
-    return plan
 
 
 def _pack_row(sentences: FlatSentences, size: int, slots: int, mark: int, longest: int, *, first: bool) -> PackedRow:

@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,19 +25,23 @@ FORMAT = 4  # raise it, and every store is made again
 BUFFERED_BYTES = 1 << 22
 A_DAY = 86_400.0
 HASHES_AT_ONCE = 1 << 20
+ROWS_AT_ONCE = 1 << 18
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of different lengths: all their steps in one array, and where each row begins.
+    """Rows of different lengths: all their steps in one array, and where each row begins and the last one ends."""
 
-    A step is a number, or `width` numbers.
-    """
+    steps: NDArray[Any]
+    offsets: NDArray[np.int64]
 
-    def __init__(self, folder: Path, name: str, dtype: DTypeLike = np.int32, width: int | None = None) -> None:
+    @classmethod
+    def open(cls, folder: Path, name: str, dtype: DTypeLike = np.int32, width: int | None = None) -> Ragged:
+        """Map the rows of a folder, whose steps are numbers, or `width` numbers each."""
         values = _map_file(folder / f"{name}.values", dtype)
-        self.steps: NDArray[Any] = values if width is None else values.reshape(-1, width)
-        self.offsets: NDArray[np.int64] = _map_file(folder / f"{name}.offsets", np.int64)
+        steps = values if width is None else values.reshape(-1, width)
+        return cls(steps, _map_file(folder / f"{name}.offsets", np.int64))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -49,6 +53,31 @@ class Ragged:
     def lengths(self) -> NDArray[np.int64]:
         """Number of steps of every row."""
         return np.diff(self.offsets)
+
+    def blocks(self, num_rows: int = ROWS_AT_ONCE) -> Iterator[Ragged]:
+        """Yield all rows in order, so many at once, read into memory."""
+        return (self.read(first, first + num_rows) for first in range(0, len(self), num_rows))
+
+    def read(self, first: int, last: int) -> Ragged:
+        """Read some neighbouring rows into memory. What is mapped would stay a part of this process once it is seen."""
+        offsets = read_part(self.offsets, first, last + 1)
+        return Ragged(read_part(self.steps, int(offsets[0]), int(offsets[-1])), offsets - offsets[0])
+
+
+def read_part(mapped: NDArray[Any], first: int, last: int) -> NDArray[Any]:
+    """Read a part of an array from the file that it is mapped to; copy it of one that is in memory."""
+    name = getattr(mapped, "filename", None)
+    if name is None or mapped.ndim > 1:
+        return mapped[first:last].copy()
+    count = min(last, len(mapped)) - first
+    return np.fromfile(name, mapped.dtype, count, offset=first * mapped.itemsize)
+
+
+def join_rows(parts: Sequence[Ragged]) -> Ragged:
+    """Return the rows of several, one behind the other."""
+    ends = np.cumsum([0, *(len(part.steps) for part in parts)])
+    offsets = [part.offsets[1:] + end for part, end in zip(parts, ends, strict=False)]
+    return Ragged(np.concatenate([part.steps for part in parts]), np.concatenate([np.zeros(1, np.int64), *offsets]))
 
 
 @final
@@ -181,7 +210,7 @@ def count_duplicates(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
     seen = np.zeros(len(known), bool)
     for store in stores:
         for at in range(0, len(store) if len(known) else 0, HASHES_AT_ONCE):
-            part = store.hashes[at : at + HASHES_AT_ONCE]
+            part = read_part(store.hashes, at, at + HASHES_AT_ONCE)
             place = np.searchsorted(known, part).clip(max=len(known) - 1)
             seen[place[known[place] == part]] = True
     return int(np.isin(own, known[seen]).sum())
@@ -190,7 +219,7 @@ def count_duplicates(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
 def _open_store(folder: Path) -> Store:
     stored = json.loads((folder / "meta.json").read_text("utf-8"))
     first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
-    sides = Ragged(folder, "source"), Ragged(folder, "target")
+    sides = Ragged.open(folder, "source"), Ragged.open(folder, "target")
     hashes, num_cut = _map_file(folder / "pairs.hashes", np.uint64), tuple(stored["num_cut"])
     return Store(*sides, hashes, stored["left_out"], first, folder.name, num_cut)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,15 +16,51 @@ ROOM = 1.5  # an output may be so many times as long, and go round so many times
 NORMAL = 0.999  # the share of pairs whose lengths are normal: others may be mistakes in the data
 NORMAL_ROUNDS = 0.9999
 NUM_FACTORS = 64  # that are tried
-IDS_AT_ONCE = 1 << 20
 Integers = NDArray[np.integer]
 
 
 class PairLengths(NamedTuple):
-    """The lengths of the pairs of a corpus as decoding counts them, </s> included."""
+    """The different lengths that pairs have, as decoding counts them, </s> included, and how many pairs have them."""
 
-    source_N: Integers
-    target_N: Integers
+    source_P: Integers
+    target_P: Integers
+    count_P: Integers
+
+    @classmethod
+    def of(cls, source_N: Integers, target_N: Integers, count_N: Integers | None = None) -> PairLengths:
+        """Count the lengths of pairs; each may stand for several."""
+        size = int(target_N.max(initial=0)) + 1
+        both_P, place_N = np.unique(source_N.astype(np.int64) * size + target_N, return_inverse=True)
+        count_P = np.bincount(place_N, count_N, len(both_P)).astype(np.int64)
+        return cls(both_P // size, both_P % size, count_P)
+
+    @classmethod
+    def join(cls, parts: Iterable[PairLengths]) -> PairLengths:
+        """Return the lengths of all parts together."""
+        return cls.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    @property
+    def num_pairs(self) -> int:
+        return int(self.count_P.sum())
+
+    def sums(self) -> tuple[int, int]:
+        """Return how many tokens the sources have, and the targets."""
+        return int(self.source_P @ self.count_P), int(self.target_P @ self.count_P)
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """The most tokens of a source, and of a target."""
+        return int(self.source_P.max()), int(self.target_P.max())
+
+    def quantile(self, value_P: NDArray[np.floating]) -> float:
+        """Return the least of these values that is not below the normal share of them."""
+        order_P = value_P.argsort(kind="stable")
+        covered_P = self.count_P[order_P].cumsum()
+        return float(value_P[order_P[np.searchsorted(covered_P, math.ceil(NORMAL * covered_P[-1]))]])
+
+    def extra(self, factor: float) -> int:
+        """Return how many tokens more than `factor` times its source nearly no target has, with room."""
+        return math.ceil(self.quantile(ROOM * self.target_P - factor * self.source_P))
 
 
 class LengthLimits(NamedTuple):
@@ -40,43 +76,16 @@ def fit_lengths(corpora: Sequence[PairLengths], extra: int | None = None) -> Len
     It rises at least as the mean target does with its source, so that longer sources than these have room too; and
     no extra is below the usual one. `extra` may be given.
     """
-    source_sum, target_sum, count = (sum(int(n) for n in column) for column in zip(*map(_sums, corpora), strict=True))
-    points = [_Points.of(pairs) for pairs in corpora]
+    source_sum, target_sum = map(sum, zip(*(pairs.sums() for pairs in corpora), strict=True))
+    count = sum(pairs.num_pairs for pairs in corpora)
     least_extra = DecodingOptions.max_length_extra if extra is None else extra
     least = ROOM * target_sum / source_sum
-    most = max(least, *(one.quantile((ROOM * one.target_P - least_extra) / one.source_P) for one in points))
+    most = max(least, *(one.quantile((ROOM * one.target_P - least_extra) / one.source_P) for one in corpora))
     if extra is not None:
         return LengthLimits(_round_up(most), extra)
     factors = [_round_up(factor) for factor in np.linspace(least, most, NUM_FACTORS)]
-    lines = [LengthLimits(factor, max(least_extra, *(one.extra(factor) for one in points))) for factor in factors]
+    lines = [LengthLimits(factor, max(least_extra, *(one.extra(factor) for one in corpora))) for factor in factors]
     return min(lines, key=lambda line: line.factor * source_sum + line.extra * count)
-
-
-class _Points(NamedTuple):
-    """The different lengths of pairs, and how many pairs have them."""
-
-    source_P: Integers
-    target_P: Integers
-    count_P: Integers
-
-    @classmethod
-    def of(cls, pairs: PairLengths) -> _Points:
-        size = int(pairs.target_N.max()) + 1
-        both_P, count_P = np.unique(pairs.source_N.astype(np.int64) * size + pairs.target_N, return_counts=True)
-        return cls(both_P // size, both_P % size, count_P)
-
-    def quantile(self, value_P: NDArray[np.floating]) -> float:
-        """Return the least of these values that is not below the normal share of them."""
-        order_P = value_P.argsort(kind="stable")
-        covered_P = self.count_P[order_P].cumsum()
-        return float(value_P[order_P[np.searchsorted(covered_P, math.ceil(NORMAL * covered_P[-1]))]])
-
-    def extra(self, factor: float) -> int:
-        return math.ceil(self.quantile(ROOM * self.target_P - factor * self.source_P))
-
-
-def _sums(pairs: PairLengths) -> tuple[int, int, int]:
-    return int(pairs.source_N.sum()), int(pairs.target_N.sum()), len(pairs.source_N)
 
 
 def _round_up(factor: float) -> float:
@@ -85,21 +94,17 @@ def _round_up(factor: float) -> float:
     return float(f"{math.ceil(round(factor / step, 6)) * step:.3g}")
 
 
-def find_rounds(steps: Integers, offsets: NDArray[np.int64]) -> int:
+def find_rounds(targets: Iterable[tuple[Integers, NDArray[np.int64]]]) -> int:
     """Return how often nearly all targets go round the same few ids at most; 0: they don't.
 
-    Target n is `steps[offsets[n] : offsets[n + 1]]`.
+    They come in blocks (ids, offsets): target n of a block is `ids[offsets[n] : offsets[n + 1]]`.
     """
-    if len(offsets) < 2:
-        return 0
-    round_N = np.zeros(len(offsets) - 1, np.int64)
-    first = 0
-    while first < len(round_N):
-        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + IDS_AT_ONCE, "right")) - 1)
-        own = offsets[first : last + 1]
-        round_N[first:last] = _count_rounds(np.asarray(steps[own[0] : own[-1]]), own - own[0])
-        first = last
-    return int(np.sort(round_N)[math.ceil(NORMAL_ROUNDS * len(round_N)) - 1])
+    count_R = np.zeros(1, np.int64)  # targets that go round so often
+    for ids, offsets in targets:
+        own_R = np.bincount(_count_rounds(ids, offsets), minlength=len(count_R))
+        own_R[: len(count_R)] += count_R
+        count_R = own_R
+    return int(np.searchsorted(count_R.cumsum(), math.ceil(NORMAL_ROUNDS * count_R.sum())))
 
 
 def choose_max_rounds(rounds: int) -> int:

@@ -33,7 +33,7 @@ def settle_limits(
     elif given.max_length_extra == "auto":
         update["max_length_extra"] = DecodingOptions.max_length_extra
     if given.max_rounds == "auto":
-        seen = max(find_rounds(side.steps, side.offsets) for side in targets)
+        seen = max(find_rounds((block.steps, block.offsets) for block in side.blocks()) for side in targets)
         rounds = update["max_rounds"] = choose_max_rounds(seen)
         why = f"training targets go up to {seen:,} times" if seen else "training targets don't"
         say(console, f"loops: an output goes round the same tokens at most {rounds:,} times (max_rounds; {why})")

@@ -6,6 +6,7 @@ import math
 from typing import TypeVar
 
 from saccade.config.base import RunSection
+from saccade.data.portions import Portions
 from saccade.training.options import Plan
 
 C = TypeVar("C", bound=RunSection)
@@ -18,7 +19,8 @@ def settle_steps(config: C, plan: Plan) -> C:
 
 def steps_of_epoch(config: RunSection, plan: Plan) -> int:
     """Return the number of steps that read all data once."""
-    return math.ceil(len(plan.epoch(0)) / config.training.accumulate)
+    portions = plan.num_portions if isinstance(plan, Portions) else 1
+    return math.ceil(portions * len(plan.epoch(0)) / config.training.accumulate)
 
 
 def describe_steps(config: RunSection, plan: Plan) -> str:

@@ -22,7 +22,7 @@ SYMBOLS, PIECES = Vocabulary([*SPECIAL, "a"], "characters"), object()
 
 
 def pairs(count: int, source: int, target: int) -> PairLengths:
-    return PairLengths(np.full(count, source), np.full(count, target))
+    return PairLengths.of(np.full(count, source), np.full(count, target))
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class TrainingText:
             with RaggedWriter(folder, name) as writer:
                 for row in np.split(ids, np.cumsum(lengths)[:-1]):
                     writer.add(row[1:])  # </s> comes with the batch
-        source, target = (Ragged(folder, name) for name in SIDES)
+        source, target = (Ragged.open(folder, name) for name in SIDES)
         return Store(source, target, np.zeros(len(source), np.uint64), {}, {}, self.name)
 
 

@@ -68,7 +68,7 @@ def prepare_recordings(root: Path, files: Mapping[str, Path], mel: Mel) -> Recor
                 writer.add(read_frames(path, mel))
         (draft / "meta.json").write_text(json.dumps({"num_files": len(files)}), "utf-8")
 
-    frames = Ragged(make_once(root, key, write), "frames", np.float16, mel.num_mels)
+    frames = Ragged.open(make_once(root, key, write), "frames", np.float16, mel.num_mels)
     return Recordings(mel, frames, {name: number for number, name in enumerate(files)}, key)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -11,9 +12,11 @@ from rich.console import Console
 from saccade.attention.scores import SCORES, Score
 from saccade.config.base import USUAL_RATE
 from saccade.data import packing
-from saccade.data.batches import PairBatch, bucket_pairs
+from saccade.data.batches import PairBatch, bucket_pairs, check_room
+from saccade.data.portions import Portions, count_portions
 from saccade.data.sound.recordings import Recordings
 from saccade.data.store import Store
+from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.availability import HAS_TRITON
@@ -37,24 +40,39 @@ BATCHES_AN_EPOCH = 100  # about so many, where the amount of text decides; of th
 FEWEST_TOKENS, MOST_TOKENS = 1024, 4096
 
 
-def settle(
-    config: TranslateConfig, network: Network, stores: list[Store], recordings: list[Recordings], console: Console
-) -> TranslateConfig:
+class Material(NamedTuple):
+    """The pairs to train on: the ids of each corpus, the frames of its sounds, and how long its pairs are."""
+
+    stores: list[Store]
+    recordings: list[Recordings]
+    lengths: list[PairLengths]
+
+    @classmethod
+    def of(cls, stores: list[Store], recordings: Sequence[Recordings] = ()) -> Material:
+        """Measure the pairs of stores."""
+        return cls(stores, [*recordings], corpora.measure_pairs(stores, recordings))
+
+
+def settle(config: TranslateConfig, network: Network, material: Material, console: Console) -> TranslateConfig:
     """Return the config with what it leaves to be found here: the batches, the steps, and the learning rate."""
-    config = _settle_batches(config, network, stores, console)
-    return _settle_rate(settle_steps(config, plan(config, stores, recordings)), console)
+    config = _settle_batches(config, network, material.lengths, console)
+    found = plan(config, material)
+    if isinstance(found, Portions):
+        said = f"{found.num_portions:,} portions of about {config.training.shuffle_buffer:,} pairs"
+        say(console, f"training: all pairs are read in {said} (training.shuffle_buffer)")
+    return _settle_rate(settle_steps(config, found), console)
 
 
 def _settle_batches(
-    config: TranslateConfig, network: Network, stores: list[Store], console: Console
+    config: TranslateConfig, network: Network, lengths: Sequence[PairLengths], console: Console
 ) -> TranslateConfig:
     update: dict[str, Any] = {"batches": _kind(config)}
     wanted = config.training.tokens_per_batch
     if wanted == "auto":
-        size = update["tokens_per_batch"] = _suiting(stores)
+        size = update["tokens_per_batch"] = _suiting(lengths)
         say(console, f"tokens_per_batch: {size:,} (for the amount of text)")
-    elif wanted == "largest" and any(len(store) for store in stores):
-        size = update["tokens_per_batch"] = _fitting(config, network, stores)
+    elif wanted == "largest" and lengths:
+        size = update["tokens_per_batch"] = _fitting(config, network, lengths)
         say(console, f"tokens_per_batch: {size:,} fit into the memory here")
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"training": training})
@@ -76,14 +94,39 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
     return config.model_copy(update={"training": config.training.model_copy(update={"learning_rate": rate})})
 
 
-def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordings]) -> Plan:
-    """Which pairs go together in each epoch."""
-    options: dict[str, Any] = {"tokens_per_batch": int(config.training.tokens_per_batch), "seed": config.seed}
-    options["weights"] = corpora.shares(config.data, stores)
-    if config.training.batches == "packed":
-        return packing.pack_pairs(*stores, **options)
-    multiple = MULTIPLE if config.training.batches == "even" else 1
-    return bucket_pairs(*stores, recordings=recordings, multiple=multiple, **options)
+def plan(config: TranslateConfig, material: Material) -> Plan:
+    """Decide which pairs go together in each epoch, or in each portion of one."""
+    stores, weights = material.stores, corpora.shares(config.data, material.stores)
+    make, buffer = _plan_maker(config, material), config.training.shuffle_buffer
+    if material.recordings or count_portions(stores, weights, buffer) == 1:
+        return make(*stores, weights=weights)
+    return Portions(stores, make, buffer=buffer, seed=config.seed, weights=weights)
+
+
+def _plan_maker(config: TranslateConfig, material: Material) -> Callable[..., Plan]:
+    """Return what plans the batches of stores, or of a portion of them: in the same sizes."""
+    training, lengths = config.training, material.lengths
+    tokens = int(training.tokens_per_batch)
+    check_room(max((max(pairs.longest) for pairs in lengths), default=0), tokens)
+    if training.batches == "packed" and lengths:
+        shape = packing.choose_shape(*_average(lengths), tokens)
+        return partial(packing.pack_pairs, shape=shape, seed=config.seed)
+    multiple = MULTIPLE if training.batches == "even" else 1
+    return partial(
+        bucket_pairs,
+        tokens_per_batch=tokens,
+        multiple=multiple,
+        seed=config.seed,
+        recordings=material.recordings,
+    )
+
+
+def _average(lengths: Sequence[PairLengths]) -> tuple[list[float], tuple[int, int]]:
+    """Return the mean lengths of sources and targets, and the greatest."""
+    num_pairs = sum(pairs.num_pairs for pairs in lengths)
+    sums = [sum(side) for side in zip(*(pairs.sums() for pairs in lengths), strict=True)]
+    source, target = (max(side) for side in zip(*(pairs.longest for pairs in lengths), strict=True))
+    return [one / num_pairs for one in sums], (source, target)
 
 
 def choose_loss(config: TranslateConfig, network: Network) -> Loss:
@@ -158,20 +201,17 @@ def _unpackable(config: TranslateConfig) -> str | None:
     return None
 
 
-def _suiting(stores: list[Store]) -> int:
+def _suiting(lengths: Sequence[PairLengths]) -> int:
     """Return a size with which an epoch has enough steps, if it isn't too small for a step, or for the longest pair."""
-    widths = [np.maximum(store.source.lengths, store.target.lengths) + 1 for store in stores if len(store)]
-    total, longest = (
-        sum(int(width_N.sum()) for width_N in widths),
-        max((int(width.max()) for width in widths), default=1),
-    )
+    widths = [np.maximum(pairs.source_P, pairs.target_P) for pairs in lengths]
+    total = sum(int(width_P @ pairs.count_P) for width_P, pairs in zip(widths, lengths, strict=True))
+    longest = max((int(width_P.max()) for width_P in widths), default=1)
     size = 1 << max(0, total // BATCHES_AN_EPOCH).bit_length()
     return max(min(MOST_TOKENS, max(FEWEST_TOKENS, size)), longest)
 
 
-def _fitting(config: TranslateConfig, network: Network, stores: list[Store]) -> int:
+def _fitting(config: TranslateConfig, network: Network, lengths: Sequence[PairLengths]) -> int:
     """The largest batch whose step fits into the memory."""
-    sides = [side.lengths for store in stores for side in (store.source, store.target) if len(side)]
     device, loss = device_for(config), _padded_loss(config, network)
     network.to(device).train()
 
@@ -179,4 +219,4 @@ def _fitting(config: TranslateConfig, network: Network, stores: list[Store]) -> 
         loss(batch.to(device))[0].backward()
         network.zero_grad(set_to_none=True)
 
-    return find_batch_size(step, longest=max(int(lengths.max()) for lengths in sides) + 1, device=device)
+    return find_batch_size(step, longest=max(max(pairs.longest) for pairs in lengths), device=device)

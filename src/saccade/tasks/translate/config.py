@@ -276,6 +276,11 @@ class TranslateTraining(base.TrainingSection):
         description="padded: sentences of like lengths, to the longest; even: to one of few sizes; packed: any, one "
         "behind the other in rows of one size. auto: on an accelerator packed where the model allows it, or even.",
     )
+    shuffle_buffer: Positive = Field(
+        default=2_000_000,
+        description="Texts of more pairs than this are read in portions of so many, drawn from everywhere in them and "
+        "shuffled: memory grows with a portion, about 300 bytes a pair, and not with the texts.",
+    )
     capture: bool = Field(
         default=True, description="On an accelerator, forward and backward of a batch run as one recorded graph."
     )

@@ -208,11 +208,16 @@ def corpus_identity(corpus: Corpus) -> dict[str, Any]:
 def measure_pairs(stores: Sequence[Store], recordings: Sequence[Recordings]) -> list[PairLengths]:
     """Measure the pairs of each corpus as decoding counts them: outputs and texts with </s>."""
     if recordings:
-        sources = [own.all_lengths(store.source) for own, store in zip(recordings, stores, strict=True)]
+        heard = [own.all_lengths(store.source) for own, store in zip(recordings, stores, strict=True)]
+        found = [PairLengths.of(own, store.target.lengths + 1) for own, store in zip(heard, stores, strict=True)]
     else:
-        sources = [store.source.lengths + 1 for store in stores]
-    targets = (store.target.lengths + 1 for store in stores)
-    return [PairLengths(*both) for both in zip(sources, targets, strict=True) if len(both[0])]
+        found = [_measure(store) for store in stores if len(store)]
+    return [one for one in found if one.num_pairs]
+
+
+def _measure(store: Store) -> PairLengths:
+    blocks = zip(store.source.blocks(), store.target.blocks(), strict=True)
+    return PairLengths.join(PairLengths.of(source.lengths + 1, target.lengths + 1) for source, target in blocks)
 
 
 def shares(data: TranslateData, stores: Sequence[Store]) -> list[float]:

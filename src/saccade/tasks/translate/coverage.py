@@ -125,8 +125,9 @@ def remark_on_unknown(
     for place, (side, tokenizer) in enumerate(zip(SIDES, both, strict=True)):
         if not isinstance(tokenizer, Vocabulary):
             continue  # pieces spell every word
-        own = [(store.source, store.target)[place].steps for store in stores]
-        trained = sum(int(is_unknown(ids, tokenizer).sum()) for ids in own) / max(1, sum(map(len, own)))
+        own = [(store.source, store.target)[place] for store in stores]
+        count = sum(int(is_unknown(block.steps, tokenizer).sum()) for one in own for block in one.blocks())
+        trained = count / max(1, sum(len(one.steps) for one in own))
         held = [index for pair in valid.pairs for index in tokenizer.encode(pair[place])]
         found = held.count(UNKNOWN) / max(1, len(held))
         if not trained and not found:

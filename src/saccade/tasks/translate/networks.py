@@ -168,10 +168,10 @@ def choose_kind(both: tuple[object, object], lengths: Sequence[PairLengths]) -> 
     """Choose the kind of a model for text that these tokenizers read, in pairs of these lengths; say why."""
     if not all(isinstance(tokenizer, Vocabulary) for tokenizer in both):
         return "transformer", "texts of many words"
-    num_pairs = sum(len(corpus.source_N) for corpus in lengths)
+    num_pairs = sum(corpus.num_pairs for corpus in lengths)
     if num_pairs > MOST_PAIRS:
         return "transformer", f"more than {MOST_PAIRS:,} pairs"
-    if any(sum(int(side.sum()) for side in sides) > MOST_TOKENS * num_pairs for sides in zip(*lengths, strict=True)):
+    if any(sum(side) > MOST_TOKENS * num_pairs for side in zip(*(corpus.sums() for corpus in lengths), strict=True)):
         return "transformer", f"more than {MOST_TOKENS} tokens on a side"
     return "rnn", "few short texts of characters or words"
 

@@ -73,17 +73,18 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: config.data.num_corpora], held_out, console)
     coverage.say(config, tokenizers, stores[: config.data.num_corpora], held_out, console)
-    config = _settle_model(config, both, corpora.measure_pairs(stores, recordings), console)
+    material = batches.Material.of(stores, recordings)
+    config = _settle_model(config, both, material.lengths, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
-    config = _settle_limits(config, stores, recordings, console)
-    config = batches.settle(config, network, stores, recordings, console)
+    config = _settle_limits(config, material, console)
+    config = batches.settle(config, network, material, console)
     whole = translator(config, network, both)
     return Job(
         config=config,
         network=network,
-        plan=batches.plan(config, stores, recordings),
+        plan=batches.plan(config, material),
         loss=batches.choose_loss(config, network),
         is_steady=batches.is_steady(config),
         validate=_validator(config, whole, held_out[0], root, console).measure,
@@ -124,16 +125,14 @@ def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[
     return {f"below.{name}": own for name, own in rows.items()} if config.model.copies else rows
 
 
-def _settle_limits(
-    config: TranslateConfig, stores: list[Store], recordings: list[Recordings], console: Console
-) -> TranslateConfig:
+def _settle_limits(config: TranslateConfig, material: batches.Material, console: Console) -> TranslateConfig:
     """Return the config with the limits of its outputs."""
-    lengths = corpora.measure_pairs(stores, recordings)
-    if not lengths:
+    if not material.lengths:
         return config
     unit = "token" if config.features is None else "frame"
-    targets = [store.target for store in stores]
-    return config.model_copy(update={"decoding": settle_limits(config.decoding, lengths, targets, console, unit=unit)})
+    targets = [store.target for store in material.stores]
+    limits = settle_limits(config.decoding, material.lengths, targets, console, unit=unit)
+    return config.model_copy(update={"decoding": limits})
 
 
 def _validator(
