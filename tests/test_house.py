@@ -187,7 +187,7 @@ def test_the_reading_path_of_a_training_step_exists() -> None:
         assert not missing, f"CONTRIBUTING.md: {file} has no {', '.join(sorted(missing))}"
 
 
-ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
+ABOVE_TASKS = ("runs", "bulk", "serving", "lab", "bench", "cli")
 # Strings that are spelled like a task's name and no question which task it is.
 OTHER_MEANINGS = {
     "serving/static/attention/arcs.js": {"point"},  # of a drawing

@@ -64,13 +64,13 @@ def pack_folder(folder: Path, path: Path) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Refuse other processes that want to train in this folder, until the block or this process ends."""
+def lock_folder(folder: Path, does: str = "is training") -> Iterator[None]:
+    """Refuse other processes that want to write in this folder, until the block or this process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock(folder / ".lock").acquire(timeout=0)
     except Timeout:
-        raise UserError(f"{folder}: another process is training in it; wait, or give another folder") from None
+        raise UserError(f"{folder}: another process {does} in it; wait, or give another folder") from None
     with lock:
         yield
 

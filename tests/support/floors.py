@@ -14,7 +14,7 @@ FLOORS = [
     {"export"},
     {"runs"},
     {"huggingface", "imports"},
-    {"serving", "api", "datasets", "lab", "bench", "cli"},
+    {"bulk", "serving", "api", "datasets", "lab", "bench", "cli"},
     {"__main__"},
 ]
 

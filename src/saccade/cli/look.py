@@ -11,7 +11,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from saccade.cli import terminal
+from saccade.cli import bulk, terminal
+from saccade.cli.bulk import BulkFlags
 from saccade.cli.flags import RunFolder, group_flags, options_given
 from saccade.cli.looking import align, trust
 from saccade.cli.looking.align import AlignJob
@@ -30,7 +31,17 @@ WINDOW = 32  # texts that are looked at together
 FITS = {  # what goes with each way of looking; the first is the plain one
     "": ("text", "--input", "--target", "--kind", "--view", "--layer", "--head", "--pieces", "--heads", "--draw"),
     "--trust": ("--trust", "text", "--input", "--target", "--layer", "--head", "--erase", "--draw"),
-    "--align": ("--align", "--input", "--target", "--gold", "--reverse", "--symmetrize", "--output"),
+    "--align": (
+        "--align",
+        "--input",
+        "--target",
+        "--gold",
+        "--reverse",
+        "--symmetrize",
+        "--output",
+        "--on",
+        "--workers",
+    ),
 }
 
 
@@ -78,17 +89,18 @@ class AlignFlags:
     symmetrize: Annotated[str | None, typer.Option(help=f"With --reverse, how to join: {', '.join(SYMMETRIZERS)}.")] = (
         None
     )
-    output: Annotated[Path | None, typer.Option(help="With --align: the file to write. (default: standard output)")] = (
-        None
-    )
+    output: Annotated[
+        str | None,
+        typer.Option(help="With --align: the file to write. (default: standard output) With --on: a folder."),
+    ] = None
 
 
 @group_flags
 def look(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts, or picture files.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--input", help="A file of texts, line by line, instead of texts here.")
+    read: Annotated[
+        str | None, typer.Option("--input", help="A file of texts, line by line, instead of texts here.")
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="Read this output instead of the model's own; with --input, a file of outputs.")
@@ -103,16 +115,25 @@ def look(
     view: ViewFlags,
     trusting: TrustFlags,
     aligning: AlignFlags,
+    many: BulkFlags,
 ) -> None:
     """Show the attention of a model: the words, or the parts of a picture, that it read."""
-    given = {"text": texts, "--input": source, "--target": target, "--draw": picture}
-    flags = {f"--{name}": value for name, value in options_given(view, trusting, aligning).items()}
+    given = {"text": texts, "--input": read, "--target": target, "--draw": picture}
+    flags = {f"--{name}": value for name, value in options_given(view, trusting, aligning, many).items()}
+    source = None if read is None else Path(read)
     _refuse_what_does_not_fit({**given, **flags}, "--align" if aligning.align else "--trust" if trusting.trust else "")
     if aligning.align:
         other = None if target is None else Path(target)
-        job = AlignJob(source, other, aligning.gold, aligning.reverse, aligning.symmetrize, aligning.output, as_json)
+        wanted = {"gold": aligning.gold, "reverse": aligning.reverse, "symmetrize": aligning.symmetrize}
         with terminal.quiet():
-            align.run(model, job, Console())
+            if many.on is not None:
+                align.run_many(
+                    model, AlignJob(source, **wanted, as_json=as_json), (read, target), aligning.output, many
+                )
+                return
+            bulk.refuse_without(many, None)
+            written = None if aligning.output is None else Path(aligning.output)
+            align.run(model, AlignJob(source, other, **wanted, output=written, as_json=as_json), Console())
     elif trusting.trust:
         asked = trust.TrustRequest(texts or [], source, target, view.layer, view.head, trusting.erase or "delete")
         trust.run(model, asked, picture=picture, as_json=as_json)

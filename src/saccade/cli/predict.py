@@ -12,7 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from saccade.cli import terminal
+from saccade.bulk.work import Predicting
+from saccade.cli import bulk, terminal
+from saccade.cli.bulk import BulkFlags
 from saccade.cli.flags import (
     Beam,
     Device,
@@ -124,7 +126,8 @@ class PictureFlags:
 def predict(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to answer, instead of a file.")] = None,
-    source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
+    given: Annotated[str | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
+    output: Annotated[str | None, typer.Option(help="With --on: the folder to write.")] = None,
     prefix: Annotated[Path | None, typer.Option(help="A file with the beginning of each output, line by line.")] = None,
     glossary: GlossaryFile = None,
     ensemble: Ensemble = None,
@@ -143,18 +146,25 @@ def predict(
     sampling: SamplingFlags,
     evidence: EvidenceFlags,
     pictures: PictureFlags,
+    many: BulkFlags,
 ) -> None:
     """Answer each line or file of the input, in order."""
     if (search.num_best or 1) > 1 and not as_json:
         raise UserError("--num-best: more than one output a line needs --json")
     pictures.check()
-    options = options_given(search, sampling, evidence)
+    options, choice = options_given(search, sampling, evidence), EngineChoice(engine, quantization, shortlist)
+    if many.on is not None:
+        refused = {"texts": texts, "--prefix": prefix, "--draw": pictures.pictures, "--stream": as_written}
+        _refuse_with_many({**refused, "--attention": evidence.attention or None}, given)
+        runs = tuple(one.resolve() for one in (model, *(ensemble or ())))
+        _predict_many(Predicting(runs, choice, device, threads, glossary, options, as_json), given, output, many)
+        return
+    bulk.refuse_without(many, output)
+    source = None if given is None else Path(given)
     if prefix is not None:
         options["prefixes"] = corpus.read_lines(prefix)
     set_threads(threads)
-    predictor: Predictor = load_run(
-        model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization, shortlist)
-    )
+    predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=choice)
     if glossary is not None:
         predictor = predictor.with_glossary(glossary)
     allowed = predictor.traits.predict_options
@@ -183,6 +193,25 @@ def predict(
                 best.show(console)
     for line in (*cuts.describe(), *insisted.describe()):
         typer.echo(f"saccade: {line}", err=True)
+
+
+def _predict_many(work: Predicting, pattern: str | None, output: str | None, flags: BulkFlags) -> None:
+    execute = bulk.choose_executor(flags, work.threads, work.device)
+    traits = work.load().traits
+    refuse_others(dict(work.options), traits.predict_options)
+    if traits.reads != "text":
+        raise UserError(
+            f"--on: {flags.on} given, but this model reads a {traits.reads}; allowed: models that read text"
+        )
+    bulk.run(work, {"--input": pattern}, output, execute)
+
+
+def _refuse_with_many(given: dict[str, object], pattern: str | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"{name}: given with --on, which answers the lines of files")
+    if pattern is None:
+        raise UserError("--input: none given; with --on it names files")
 
 
 def _inputs(predictor: Predictor, texts: list[str] | None, source: Path | None) -> Iterable[Any]:

@@ -48,6 +48,11 @@ class CutCounts:
                     self.by_setting[setting] += 1
             yield best
 
+    def add(self, other: CutCounts) -> None:
+        """Count what was counted elsewhere, too."""
+        self.num_outputs += other.num_outputs
+        self.by_setting.update(other.by_setting)
+
     def describe(self) -> list[str]:
         return describe_cuts(self.by_setting, self.num_outputs)
 

@@ -29,6 +29,13 @@ class InsistedCounts:
             self.kept.update(one.way for one in getattr(best, "kept", ()))
             yield best
 
+    def add(self, other: InsistedCounts) -> None:
+        """Count what was counted elsewhere with the same glossary, too."""
+        self.num_entries = other.num_entries
+        self.terms.update(other.terms)
+        self.kept.update(other.kept)
+        self.seen |= other.seen
+
     def describe(self) -> list[str]:
         """Say how many terms are written; of placeholders only what is unusual."""
         lines = []

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli import terminal
+from saccade.bulk.shards import fetch, find_inputs
+from saccade.bulk.work import Aligning
+from saccade.cli import bulk, terminal
+from saccade.cli.bulk import BulkFlags
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from saccade.files import replace_file
@@ -62,6 +65,37 @@ class AlignJob:
 
 def run(model: Path, job: AlignJob, console: Console) -> None:
     """Choose heads if that is asked for, then write the links of every pair."""
+    if (runs := choose_runs(model, job, console)) is not None:
+        found = choose.make_links(runs.runs, runs.read(), job.symmetrize or SYMMETRIZE)
+        _write(found, job)
+
+
+def run_many(
+    model: Path, job: AlignJob, patterns: tuple[str | None, str | None], output: str | None, flags: BulkFlags
+) -> None:
+    """Align the pairs of many files; where no head is chosen, those of the first file choose it for all."""
+    if job.gold is not None:
+        raise UserError("--gold: given with --on; choose the head by gold first, without it: the run keeps it")
+    execute = bulk.choose_executor(flags, None, None)
+    named = {field: pattern for field, pattern in zip(("--input", "--target"), patterns, strict=True) if pattern}
+    firsts = [find_inputs(field, pattern)[0].url for field, pattern in named.items()]
+    with fetch(firsts) as paths:
+        source, *other = paths
+        chosen = choose_runs(model, replace(job, source=source, target=other[0] if other else None), Console())
+    assert chosen is not None
+    heads = tuple((run.folder.resolve(), run.head) for run in chosen.runs if run.head is not None)
+    bulk.run(Aligning(heads, job.symmetrize or SYMMETRIZE, None, job.as_json), named, output, execute)
+
+
+class Chosen(NamedTuple):
+    """Runs with the heads that align, and what reads the pairs."""
+
+    runs: list[AligningRun]
+    read: Callable[[], Iterator[Pair]]
+
+
+def choose_runs(model: Path, job: AlignJob, console: Console) -> Chosen | None:
+    """Choose the heads; None: that is all that is wanted."""
     if job.reverse is not None and job.reverse.resolve() == model.resolve():
         raise UserError(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
     loaded: dict[Path, Predictor] = {folder: load_run(folder) for folder in (model, job.reverse) if folder is not None}
@@ -74,11 +108,11 @@ def run(model: Path, job: AlignJob, console: Console) -> None:
         else:
             _show(report, console)
         if job.output is None:
-            return
+            return None
     elif any(one.head is None for one in runs):
         some = list(itertools.islice(read(), ENOUGH))
         runs = _choose_by_agreement(runs, some) if len(runs) == 2 else [_choose_by_coverage(runs[0], some)]
-    _write(choose.make_links(runs, read(), job.symmetrize or SYMMETRIZE), job)
+    return Chosen(runs, read)
 
 
 def _watch(pairs: list[Pair]) -> Iterator[Pair]:

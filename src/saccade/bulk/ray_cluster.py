@@ -1,0 +1,97 @@
+"""Bulk work on Ray: processes that load the model once and take one shard after the other; a lost one is replaced."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from saccade.bulk.shards import Shard
+from saccade.bulk.work import Work, Written, answer_shard
+from saccade.errors import UserError, describe_missing
+
+MOST_LOSSES = 3  # of processes that were at the same shard
+STORE_BYTES = 80 << 20  # Ray's least: only names and counts travel
+
+
+def run_on_ray(
+    work: Work, shards: Sequence[Shard], *, address: str | None, workers: int | None, threads: int, wants_gpu: bool
+) -> Iterator[Written]:
+    """Do the work on a Ray cluster, or on a Ray of this machine; shards may end in any order."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers
+    try:
+        import ray
+        from ray.exceptions import RayActorError
+    except ModuleNotFoundError as error:
+        raise UserError(describe_missing("--on ray", error, "ray")) from None
+    _join(ray, address)
+    try:
+        has_gpu = wants_gpu and ray.cluster_resources().get("GPU", 0) >= 1
+        needs = {"num_cpus": threads, "num_gpus": int(has_gpu)}
+        number = min(len(shards), workers or _count_workers(ray.cluster_resources(), needs))
+        remote = ray.remote(max_restarts=-1, **needs)(_Actor)
+        idle, busy = [remote.remote(work) for _ in range(number)], dict[Any, tuple[Any, Shard]]()
+        waiting, losses = deque(shards), Counter[str]()
+        while waiting or busy:
+            while idle and waiting:
+                actor, shard = idle.pop(), waiting.popleft()
+                busy[actor.answer.remote(shard)] = actor, shard
+            (ready,), _ = ray.wait(list(busy), num_returns=1)
+            actor, shard = busy.pop(ready)
+            idle.append(actor)
+            try:
+                found = ray.get(ready)
+            except RayActorError as error:
+                losses[shard.name] += 1
+                if losses[shard.name] >= MOST_LOSSES:
+                    said = f"{shard.name}: {MOST_LOSSES} processes ended while they answered it"
+                    raise UserError(f"{said}; is there enough memory? ({str(error).splitlines()[0]})") from None
+                waiting.appendleft(shard)
+                continue
+            if isinstance(found, Exception):
+                raise found
+            yield found
+    finally:
+        ray.shutdown()
+
+
+class _Actor:
+    """A process with a loaded model."""
+
+    def __init__(self, work: Work) -> None:
+        self.answer_lines = work.start()
+
+    def answer(self, shard: Shard) -> Written | Exception:
+        """Answer a shard; what the user can mend is returned, as Ray would wrap it."""
+        try:
+            return answer_shard(self.answer_lines, shard)
+        except UserError as error:
+            return error
+        except OSError as error:
+            return OSError(error.errno, error.strerror, error.filename)
+
+
+def _join(ray: Any, address: str | None) -> None:
+    """Join a cluster; without an address that of RAY_ADDRESS, or a new one on this machine."""
+    here: dict[str, Any] = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level="ERROR",
+            **({} if address or os.environ.get("RAY_ADDRESS") else here),
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        where = address or "ray"
+        raise UserError(f"--on: {where}: {str(error).splitlines()[0]}") from None
+
+
+def _count_workers(resources: dict[str, float], needs: dict[str, int]) -> int:
+    """Return how many processes with these needs have room."""
+    room = [
+        int(resources.get(name, 0)) // needs[key]
+        for key, name in (("num_cpus", "CPU"), ("num_gpus", "GPU"))
+        if needs[key]
+    ]
+    return max(1, min(room))
