@@ -21,6 +21,7 @@ from saccade.bulk.shards import find_inputs, write_whole
 from saccade.bulk.work import Counts, Predicting
 from saccade.cli import app
 from saccade.errors import UserError
+from saccade.export.choice import EngineChoice
 from saccade.files import lock_folder
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head
@@ -180,7 +181,13 @@ def test_a_store_that_shows_half_files_gets_them_by_another_name(monkeypatch: py
     monkeypatch.setattr("saccade.bulk.shards.WHOLE", set())
     seen: list[list[str]] = []
     memory: Any = fsspec.filesystem("memory")
-    monkeypatch.setattr(type(memory), "mv", lambda self, a, b: (seen.append([a, b]), self.copy(a, b), self.rm(a)))
+
+    def move(system: Any, old: str, new: str) -> None:
+        seen.append([old, new])
+        system.copy(old, new)
+        system.rm(old)
+
+    monkeypatch.setattr(type(memory), "mv", move)
     with write_whole("memory://slow/a.txt") as draft:
         draft.write_text("x", encoding="utf-8")
     assert memory.cat("/slow/a.txt") == b"x"
@@ -251,7 +258,7 @@ def test_warnings_and_counts_come_from_all_files(run: Path, texts: Path, tmp_pat
 
 def test_work_is_known_by_what_its_answers_depend_on(run: Path) -> None:
     def identity(**changes: Any) -> str:
-        given = {"runs": (run,), "engine": work.EngineChoice(), "device": None, "threads": 1, "glossary": None}
+        given = {"runs": (run,), "engine": EngineChoice(), "device": None, "threads": 1, "glossary": None}
         return Predicting(**{**given, "options": {}, "as_json": False, **changes}).identity()
 
     assert identity() == identity(threads=2)

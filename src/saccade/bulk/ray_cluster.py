@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from saccade.bulk.shards import Shard
@@ -21,14 +22,14 @@ def run_on_ray(
     """Do the work on a Ray cluster, or on a Ray of this machine; shards may end in any order."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers
     try:
-        import ray
-        from ray.exceptions import RayActorError
+        ray: Any = import_module("ray")
+        lost = import_module("ray.exceptions").RayActorError
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("--on ray", error, "ray")) from None
     _join(ray, address)
     try:
         has_gpu = wants_gpu and ray.cluster_resources().get("GPU", 0) >= 1
-        needs = {"num_cpus": threads, "num_gpus": int(has_gpu)}
+        needs: dict[str, Any] = {"num_cpus": threads, "num_gpus": int(has_gpu)}
         number = min(len(shards), workers or _count_workers(ray.cluster_resources(), needs))
         remote = ray.remote(max_restarts=-1, **needs)(_Actor)
         idle, busy = [remote.remote(work) for _ in range(number)], dict[Any, tuple[Any, Shard]]()
@@ -42,7 +43,7 @@ def run_on_ray(
             idle.append(actor)
             try:
                 found = ray.get(ready)
-            except RayActorError as error:
+            except lost as error:
                 losses[shard.name] += 1
                 if losses[shard.name] >= MOST_LOSSES:
                     said = f"{shard.name}: {MOST_LOSSES} processes ended while they answered it"

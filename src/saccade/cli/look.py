@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -124,16 +124,14 @@ def look(
     _refuse_what_does_not_fit({**given, **flags}, "--align" if aligning.align else "--trust" if trusting.trust else "")
     if aligning.align:
         other = None if target is None else Path(target)
-        wanted = {"gold": aligning.gold, "reverse": aligning.reverse, "symmetrize": aligning.symmetrize}
         with terminal.quiet():
+            job = AlignJob(source, other, aligning.gold, aligning.reverse, aligning.symmetrize, as_json=as_json)
             if many.on is not None:
-                align.run_many(
-                    model, AlignJob(source, **wanted, as_json=as_json), (read, target), aligning.output, many
-                )
+                align.run_many(model, job, (read, target), aligning.output, many)
                 return
             bulk.refuse_without(many, None)
             written = None if aligning.output is None else Path(aligning.output)
-            align.run(model, AlignJob(source, other, **wanted, output=written, as_json=as_json), Console())
+            align.run(model, replace(job, output=written), Console())
     elif trusting.trust:
         asked = trust.TrustRequest(texts or [], source, target, view.layer, view.head, trusting.erase or "delete")
         trust.run(model, asked, picture=picture, as_json=as_json)

@@ -15,7 +15,7 @@ from saccade.errors import UserError
 if TYPE_CHECKING:
     from saccade.bulk.job import Executor, Plan
     from saccade.bulk.shards import Shard
-    from saccade.bulk.work import Work
+    from saccade.bulk.work import Work, Written
 
 HERE, RAY = "local", "ray"
 
@@ -80,7 +80,7 @@ def choose_executor(flags: BulkFlags, threads: int | None, device: str | None) -
     if flags.on != RAY and not str(flags.on).startswith(f"{RAY}://"):
         raise UserError(f"--on: {flags.on!r} given; allowed: {HERE}, {RAY}, {RAY}://HOST:PORT")
 
-    def execute(work: Work, shards: Sequence[Shard]) -> Iterator[ray_cluster.Written]:
+    def execute(work: Work, shards: Sequence[Shard]) -> Iterator[Written]:
         return ray_cluster.run_on_ray(
             work,
             shards,
