@@ -58,8 +58,8 @@ class Start(NamedTuple):
         gc.freeze()  # what was imported stays
         if self.is_session:
             os.setsid()
-        vars(multiprocessing.current_process())["_config"]["daemon"] = False  # it may start processes: forks, too
-        vars(vars(forkserver)["_forkserver"])["ensure_running"] = lambda: None
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+        vars(forkserver._forkserver)["ensure_running"] = lambda: None  # its own forks are the same server's
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
         if self.environment is not None:
             os.environ.clear()

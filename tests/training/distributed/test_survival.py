@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typer.testing import CliRunner
 
 import forked
 from saccade.cli import app
+from saccade.runs.process import train_command
 
 LINES = [
     " ".join("abcdefgh"[(row * 5 + step * (1 + row % 3)) % 8] for step in range(3 + row % 6)) for row in range(200)
@@ -50,22 +50,16 @@ def config(folder: Path) -> Path:
     return path
 
 
-def train(path: Path, run: Path, *options: str) -> list[str]:
-    return [*options, "-m", "saccade", "train", str(path), "--run", str(run)]
+def train_alone(path: Path, run: Path) -> str:
+    found = CliRunner().invoke(app, ["train", str(path), "--run", str(run)], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
 
 
 @contextmanager
 def torchrun(path: Path, folder: Path, *, restarts: int, looks_every: float = 0.1) -> Iterator[subprocess.Popen[str]]:
-    options = [
-        "--max-restarts",
-        str(restarts),
-        "--monitor-interval",
-        str(looks_every),
-        "--no-python",
-        "--",
-        sys.executable,
-    ]
-    call = forked.torchrun(*options, *train(path, folder / "run"))
+    options = ["--max-restarts", str(restarts), "--monitor-interval", str(looks_every), "--no-python", "--"]
+    call = forked.torchrun(*options, *train_command([str(path)], folder / "run"))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(call, cwd=folder, env=ALONE, **pipes) as process:  # type: ignore[call-overload]
         yield process
@@ -90,8 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     """The config, and the model of one process that nobody killed."""
     folder = tmp_path_factory.mktemp("whole")
     path = config(folder)
-    found = CliRunner().invoke(app, train(path, folder / "run")[2:], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
+    train_alone(path, folder / "run")
     return path, (folder / "run" / "model.safetensors").read_bytes()
 
 
@@ -115,6 +108,5 @@ def test_what_two_began_one_may_end(whole: tuple[Path, bytes], tmp_path: Path) -
     assert process.returncode == 1
     assert "saccade: another process of this training has ended; the same command goes on" in shown, shown
     assert "[rank0]:" not in shown, "no traceback of the other process"
-    alone = CliRunner().invoke(app, train(path, tmp_path / "run")[2:])
-    assert "Going on from step" in alone.output
+    assert "Going on from step" in train_alone(path, tmp_path / "run")
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == expected
