@@ -70,6 +70,9 @@ def serve(
     processes: Annotated[
         int, typer.Option(min=1, help="Processes that answer at this port, each with models of its own.")
     ] = 1,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="When a run folder has changed, load it anew: other processes take over.")
+    ] = False,
     device: Device = None,
     engine: Engine = "auto",
     quantization: Quantization = "float32",
@@ -110,10 +113,11 @@ def serve(
     )
     choice = EngineChoice(engine, quantization, shortlist)
     load = partial(load_runs, runs, languages or (), choice, glossary or (), device)
-    if processes > 1:
+    if processes > 1 or reload:
         if rate:
-            raise UserError(f"--rate: {rate} given with --processes {processes}, which do not count together")
-        team.run(partial(_load_with, settings.threads, load), settings, processes)
+            why = f"--processes {processes}, which do not" if processes > 1 else "--reload, whose processes do not"
+            raise UserError(f"--rate: {rate} given with {why} count together")
+        team.run(partial(_load_with, settings.threads, load), settings, processes, runs if reload else ())
         return
     set_threads(settings.threads)  # an engine chooses its threads when it is loaded
     server.run(load(), settings)

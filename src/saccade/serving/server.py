@@ -32,6 +32,7 @@ from saccade.serving.http.logs import JsonHandler, log
 from saccade.serving.http.protocol import IN_LINE, Connections, Protocol
 from saccade.serving.http.turns import Turns
 from saccade.serving.models import ServedRun
+from saccade.serving.processes.connections import Held, Inbox
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
@@ -60,7 +61,7 @@ def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
     """Make a server of these runs that does not listen yet."""
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # then the request is refused
     application = build(runs, settings)
-    most, refused = _count_connections(settings.max_connections), application.service.metrics.refusals
+    most, refused = count_connections(settings.max_connections), application.service.metrics.refusals
     connections = Connections(most, settings.timeout, lambda reason: refused.labels(reason).inc())
     turns = Turns()
     application.service.metrics.connections.set_function(lambda: len(connections.open))
@@ -103,13 +104,19 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.service, self.readiness, self.connections, self.turns = service, service.readiness, connections, turns
         self._refuses_from = self._ends_at = math.inf
+        self._beginning = set[asyncio.Task[Any]]()
+        self.inbox: Inbox | None = None  # of connections that another process accepts
+        self.address: tuple[str, int] | None = None
         self.on_listening: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and log where."""
         await super().startup(sockets)
-        for listening in sockets or ():
-            host, port = listening.getsockname()[:2]
+        if self.inbox is not None:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self.inbox.channel, self.inbox.take, partial(self._begin, loop))
+        addresses = [listening.getsockname()[:2] for listening in sockets or ()]
+        for host, port in [self.address] if self.address is not None else addresses:
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             process = self.service.settings.process
             several = {} if process is None else {"process": process.number}
@@ -121,6 +128,24 @@ class Server(uvicorn.Server):
             if sys.stdout.isatty() and not several.get("process"):
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
         self.on_listening()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, held: Held, connection: socket.socket) -> None:
+        """Answer a connection that another process has accepted."""
+        protocol = cast(Any, self.config.http_protocol_class)(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
+        )
+        protocol.held = held
+        task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+
+    def _retire(self) -> None:
+        """Give back what is idle, and end when nothing is left."""
+        connections = [cast(Protocol, one) for one in self.server_state.connections]
+        for connection in connections:
+            if connection.is_idle:
+                connection.give_back()
+        self.should_exit = not connections and not self._beginning
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -158,6 +183,10 @@ class Server(uvicorn.Server):
         if not counter % TICKS_A_SECOND:
             self.connections.cut_unread()
             self.service.share_metrics()
+        if self.inbox is not None:
+            self.inbox.send()
+            if self.inbox.is_retiring:
+                self._retire()
         if self.readiness.is_draining:
             self.readiness.is_refusing = now >= self._refuses_from
             is_done = self.readiness.is_refusing and not self.readiness.open and not self.turns.num_waiting
@@ -190,7 +219,7 @@ def _end_process_after(seconds: float) -> None:
     timer.start()
 
 
-def _count_connections(wanted: int) -> int:
+def count_connections(wanted: int) -> int:
     """Return how many connections the limit of open files allows, which is raised as far as it may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + wanted // IN_LINE + OTHER_FILES

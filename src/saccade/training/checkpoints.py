@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, final
@@ -87,9 +88,32 @@ def save_weights(path: Path, model: nn.Module, *, writes: bool = True, merges: b
             _write(weights, draft, {})
 
 
+IS_MAPPED = ContextVar("IS_MAPPED", default=False)
+
+
+@contextmanager
+def map_weights() -> Iterator[None]:
+    """Inside the block models keep the mapped bytes of their files as weights: processes of one machine share them.
+
+    Their files must not be written to, only replaced.
+    """
+    token = IS_MAPPED.set(True)
+    try:
+        yield
+    finally:
+        IS_MAPPED.reset(token)
+
+
 def load_weights(path: Path, model: nn.Module) -> None:
     """Load weights into a model of the same shape."""
-    _load_unique(read_weights(path), model, str(path))
+    weights = read_weights(path)
+    if not IS_MAPPED.get():
+        _load_unique(weights, model, str(path))
+        return
+    _check_same(weights, model, str(path))
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if name in weights:
+            tensor.data = weights[name].to(tensor.dtype)  # what is tied stays tied
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -207,15 +231,21 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _load_unique(weights: dict[str, Tensor], model: nn.Module, name: str) -> None:
-    """Load every tensor of the model once; none may be missing, left over or of another shape."""
+    """Load every tensor of the model once."""
+    own = _check_same(weights, model, name)
+    weights = {name: shard_like(tensor, own[name]) for name, tensor in weights.items()}
+    model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
+
+
+def _check_same(weights: dict[str, Tensor], model: nn.Module, name: str) -> dict[str, Tensor]:
+    """Return the model's tensors; none may be missing, left over or of another shape."""
     own, other = unique_state(model), f"{name}: these weights belong to another model than config.yaml makes"
     if different := weights.keys() ^ own.keys():
         raise UserError(f"{other}; only one of them has {', '.join(sorted(different)[:3])}")
     for key, tensor in weights.items():
         if tensor.shape != own[key].shape:
             raise UserError(f"{other}; {key} is {_size(tensor)} here and {_size(own[key])} there")
-    weights = {name: shard_like(tensor, own[name]) for name, tensor in weights.items()}
-    model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
+    return own
 
 
 def _size(tensor: Tensor) -> str:

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from saccade.serving.http.responses import encode_json
 from saccade.serving.http.turns import Account, Counted, Turns
+from saccade.serving.processes.connections import ANSWERED, ASKED, WAITS, Held
 from saccade.serving.shares import FairShare
 
 MAX_HEAD = 1 << 16  # bytes of request line and headers
@@ -116,6 +117,8 @@ class Protocol(HttpToolsProtocol):
         self._cycle: RequestResponseCycle | None = None  # that is answered
         self._is_open = self._has_ended = False
         self._early = bytearray()  # what came before it was open
+        self._is_partial = False  # a request has begun to come
+        self.held: Held | None = None  # where another process has a handle of the connection
 
     @property
     def address(self) -> str:
@@ -145,6 +148,8 @@ class Protocol(HttpToolsProtocol):
         self._connections.remove(self)
         if self._probe_timer is not None:
             self._probe_timer.cancel()
+        if self.held is not None:
+            self.held.end()
         if self._cycle is not None:  # uvicorn tells only the request that came last
             self._cycle.disconnected = True
             self._cycle.message_event.set()
@@ -155,6 +160,8 @@ class Protocol(HttpToolsProtocol):
         """Close the connection if a head is too long."""
         if self.transport.is_closing():
             return
+        if self.held is not None and self.is_idle:
+            self.held.say(ASKED)
         if not self._is_open:
             self._early += data
             self.transport.pause_reading()
@@ -182,7 +189,22 @@ class Protocol(HttpToolsProtocol):
         self._probe_timer = self.loop.call_later(PROBE_SECONDS, self._probe)
         return True
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is asked, and all answers have been sent."""
+        is_answered = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
+        has_read = self._is_open or not self._early
+        return is_answered and has_read and not self._is_partial and not self.transport.get_write_buffer_size()
+
+    def give_back(self) -> None:
+        """Leave an idle connection to the process that has another handle of it, without closing it."""
+        assert self.held is not None
+        self.transport.pause_reading()
+        self.held.is_given_back = True
+        self.transport.close()
+
     def on_message_begin(self) -> None:
+        self._is_partial = True
         super().on_message_begin()
         self._begin_head()
 
@@ -191,6 +213,7 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        self._is_partial = False
         super().on_message_complete()
         if not self.cycle.response_complete:
             self._connections.end_waiting(self)
@@ -199,6 +222,8 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle.response_complete:
             self._connections.begin_waiting(self)
+        if self.held is not None:
+            self.held.say(WAITS if self.is_idle else ANSWERED if self.transport.get_write_buffer_size() else ASKED)
 
     def measure_unread(self, now: float) -> tuple[int, float]:
         """Return how many bytes wait to be read, and since when they have not become fewer."""
@@ -231,7 +256,8 @@ class Protocol(HttpToolsProtocol):
     def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         if not self.transport.is_closing():
             self._cycle = cycle
-            super()._start_asgi_task(cycle, self._count(app, Account(self._turns, self._client_of(cycle))))
+            counted = self._count(app, Account(self._turns, self._client_of(cycle)))
+            super()._start_asgi_task(cycle, counted if self.held is None else partial(self._tell_answer, counted))
 
     @staticmethod
     def _count(app: ASGI3Application, account: Account) -> ASGI3Application:
@@ -239,6 +265,16 @@ class Protocol(HttpToolsProtocol):
             await Counted(app(scope, receive, send), account)
 
         return call
+
+    async def _tell_answer(self, app: ASGI3Application, scope: Any, receive: Any, send: Any) -> None:
+        """Have a request answered, and say when the answer begins."""
+
+        async def told(message: Any) -> None:
+            if self.held is not None:
+                self.held.say(ANSWERED)
+            await send(message)
+
+        await app(scope, receive, told)
 
     def _refuse(self) -> None:
         body = encode_json({"error": "Slowdown: too many connections"})

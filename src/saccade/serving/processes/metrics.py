@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -41,14 +42,32 @@ class SharedMetrics:
         return _render(found).encode()
 
 
-def describe_processes(alive: int, lost: int) -> bytes:
-    """Return the metrics of the process that starts the others."""
-    return (
-        "# HELP saccade_processes Processes that serve.\n# TYPE saccade_processes gauge\n"
-        f"saccade_processes {alive}\n"
-        "# HELP saccade_processes_lost_total Processes that ended by themselves, and were replaced.\n"
-        f"# TYPE saccade_processes_lost_total counter\nsaccade_processes_lost_total {lost}\n"
-    ).encode()
+@final
+@dataclass
+class TeamCounts:
+    """What the process that starts the others counts."""
+
+    lost: int = 0
+    answered: int = 0
+    cut: int = 0
+    reloads: int = 0
+
+    def describe(self, serving: int) -> bytes:
+        """Return the counts as metrics."""
+        said = "# HELP saccade_processes Processes that serve.\n# TYPE saccade_processes gauge\n"
+        said += f"saccade_processes {serving}\n"
+        counters = {
+            "processes_lost": ("Processes that ended by themselves, and were replaced.", {"": self.lost}),
+            "requests_lost": (
+                "Requests that lost processes had: answered with 503, or cut in their answer.",
+                {'{how="503"}': self.answered, '{how="cut"}': self.cut},
+            ),
+            "reloads": ("Times that run folders were loaded anew.", {"": self.reloads}),
+        }
+        for name, (help_, values) in counters.items():
+            said += f"# HELP saccade_{name}_total {help_}\n# TYPE saccade_{name}_total counter\n"
+            said += "".join(f"saccade_{name}_total{labels} {value}\n" for labels, value in values.items())
+        return said.encode()
 
 
 def _parse(texts: Iterable[bytes]) -> list[Metric]:
