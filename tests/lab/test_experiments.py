@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -17,7 +18,7 @@ from saccade.cli import app
 from saccade.errors import UserError
 from saccade.inspection.draw.panels import Axes, Band, to_file
 from saccade.lab import run as experiments
-from saccade.lab.claims import cost, gradients, scale
+from saccade.lab.claims import cost, gradients, scale, stragglers
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, slope
 from saccade.lab.table import EXPERIMENTS
 
@@ -149,6 +150,19 @@ def test_gradients_are_those_of_the_equation() -> None:
 def test_the_task_of_scale_is_learned_by_the_scaled_product() -> None:
     assert scale.learn("scaled_dot", 64, seed=3, num_steps=150) < 0.3
     assert scale.learn("scaled_dot", 64, seed=3, num_steps=20) > 1.0  # a guess has 2.77
+
+
+def test_machines_take_the_next_file_or_their_share() -> None:
+    random = np.random.default_rng(1)
+    cluster = stragglers.Cluster(np.array([1.0, 0.25]), 0.0)
+    work = [2.0, 1.0, 1.0, 1.0]
+    assert stragglers._finish([work], cluster, random) == 4.0  # 2 and two of 1, beside one that takes 4
+    assert stragglers._finish([work[:2], work[2:]], cluster, random) == 8.0
+
+
+def test_a_failure_costs_what_was_done() -> None:
+    hours = [stragglers._answer(1.0, 2.0, np.random.default_rng(seed)) for seed in range(4000)]
+    assert np.mean(hours) == pytest.approx((np.exp(2.0) - 1) * (0.5 + stragglers.RESTART), rel=0.05)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -1,4 +1,7 @@
-"""Checkpoints: one safetensors file each, complete or absent; a damaged one doesn't cost the earlier ones."""
+"""Checkpoints: one safetensors file each, complete or absent; a damaged one doesn't cost the earlier ones.
+
+Those of a sharded model are folders, in which every process writes its part.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import errno
 import hashlib
 import json
 import re
+import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +26,13 @@ from torch.nn.utils import parametrize
 
 from saccade.errors import UserError
 from saccade.files import replace_file
-from saccade.training.distributed.shards import gather_shards, shard_like
+from saccade.training.distributed import sharded_files
+from saccade.training.distributed.shards import gather_shards, is_shard, shard_like
 
-NAME = re.compile(r"step-(\d{9})\.safetensors")
+PARTS = ".parts"  # the ending of a folder
+NAME = re.compile(r"step-(\d{9})\.(safetensors|parts)")
 FACTS, CHECKSUM = "progress", "sha256"
-DAMAGE = (SafetensorError, OSError, ValueError, TypeError)
+DAMAGE = (SafetensorError, OSError, ValueError, TypeError, KeyError)
 
 
 @final
@@ -62,17 +68,23 @@ def save_checkpoint(
     state = optimizer.state_dict()["state"]
     tensors |= {f"optimizer.{index}.{key}": value for index, slots in state.items() for key, value in slots.items()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
-    tensors = gather_shards(tensors, keep=writes)
-    if writes:
-        with replace_file(checkpoint_path(folder, progress.step)) as draft:
+    path = checkpoint_path(folder, progress.step)
+    if any(map(is_shard, tensors.values())):
+        sharded_files.save_parts(tensors, path.with_suffix(PARTS), asdict(progress))
+    elif writes:
+        with replace_file(path) as draft:
             _write(tensors, draft, asdict(progress))
+    if writes:
         remove_old(folder, keep)
 
 
 def remove_old(folder: Path, keep: int) -> None:
     """Remove all checkpoints but the newest `keep`."""
     for old in list_checkpoints(folder)[:-keep]:
-        old.unlink(missing_ok=True)
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink(missing_ok=True)
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -131,11 +143,27 @@ def restore_checkpoint(
     *_, path = [None, *list_checkpoints(folder)]
     if path is None:
         return None
-    tensors, facts = _read(path)
+    tensors, facts = _read_parts(path, model, optimizer, average) if path.suffix == PARTS else _read(path)
     _restore_state(tensors, model, optimizer)
     for name, weight in average.items():
         weight.copy_(shard_like(tensors[f"average.{name}"], weight))
     return Progress(**facts)
+
+
+def _read_parts(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what this process needs of a folder of parts, sharded as the model is here."""
+    like = {f"model.{name}": tensor for name, tensor in unique_state(model).items()}
+    like |= {f"average.{name}": tensor for name, tensor in average.items()}
+    learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    tensors = dict[str, Tensor]()
+    for name, (size, dtype) in sharded_files.list_parts(path).items():
+        _, place, *_ = name.split(".")
+        one = learned[int(place)] if name.startswith("optimizer.") and len(size) else like.get(name)
+        tensors[name] = torch.zeros(size, dtype=dtype) if one is None else torch.zeros_like(one.detach(), dtype=dtype)
+    sharded_files.load_parts(tensors, path)
+    return tensors, sharded_files.read_facts(path)
 
 
 def put_damaged_aside(folder: Path) -> bool:
@@ -158,8 +186,9 @@ def put_damaged_aside(folder: Path) -> bool:
 def is_whole(path: Path) -> bool:
     """Return whether a file of weights is as it was written."""
     try:
-        _, facts = _read(path)
-        Progress(**facts)
+        if path.suffix == PARTS:
+            sharded_files.check_parts(path)
+        Progress(**(sharded_files.read_facts(path) if path.suffix == PARTS else _read(path)[1]))
     except DAMAGE:
         return False
     return True
@@ -208,7 +237,7 @@ def _checksum(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, oldest first."""
-    return sorted(path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name))
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name)), key=lambda path: path.stem)
 
 
 def unique_state(model: nn.Module) -> dict[str, Tensor]:

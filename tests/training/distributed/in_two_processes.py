@@ -16,6 +16,7 @@ from torch import Tensor, distributed, nn
 
 from saccade.data.batches import PairBatch, collate_pairs
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.training.checkpoints import is_whole, list_checkpoints
 from saccade.training.distributed import gradients, shards
 from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import Team, join_team
@@ -118,6 +119,36 @@ def signals_in_a_validation_stop_all_and_save(team: Team, folder: Path) -> None:
     assert (again.progress.step, again.progress.validated) == (3, 0)
     for weight, was in zip(again.model.parameters(), made.model.parameters(), strict=True):
         assert torch.equal(shards.local_shard(weight), shards.local_shard(was))
+    _find_the_same_alone(folder, made)
+
+
+def _find_the_same_alone(folder: Path, made: Trainer) -> None:
+    """Each process wrote its part, and a model that isn't sharded finds all of them."""
+    (path,) = list_checkpoints(folder / "checkpoints")
+    parts = sorted(part.stat().st_size for part in path.glob("*.safetensors"))
+    assert path.suffix == ".parts"
+    assert len(parts) == 2
+    assert parts[1] < 1.3 * parts[0]
+    alone = network()
+    options = TrainingOptions(max_steps=20, learning_rate=1e-2, warmup_steps=2, accumulate=2, ema=0.5)
+    whole = Trainer(alone, Rows(), functools.partial(sequence_loss, alone), options, folder)
+    assert whole.progress == made.progress
+    for name, slot in (("model", None), ("moments", "exp_avg_sq")):
+        for weight, was in zip(alone.parameters(), made.model.parameters(), strict=True):
+            own, other = (
+                (weight, was)
+                if slot is None
+                else (whole.optimizer.state[weight][slot], made.optimizer.state[was][slot])
+            )
+            assert torch.equal(own, shards.join_shards(other)), name
+    for weight, was in zip(whole.average.weights.values(), made.average.weights.values(), strict=True):
+        assert torch.equal(weight, shards.join_shards(was))
+    distributed.barrier()
+    if made.team.is_first:
+        first = min(path.glob("*.safetensors"))
+        first.write_bytes(first.read_bytes()[:-1] + b"?")
+        assert not is_whole(path)
+    distributed.barrier()
 
 
 if __name__ == "__main__":
