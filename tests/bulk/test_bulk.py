@@ -196,6 +196,30 @@ def test_a_store_that_shows_half_files_gets_them_by_another_name(monkeypatch: py
     memory.rm("/slow", recursive=True)
 
 
+def test_outputs_of_many_files_are_scored_together(run: Path, texts: Path, tmp_path: Path) -> None:
+    """The scores are those of one file with all lines."""
+    for side, change in (("s", lambda line: line), ("t", lambda line: " ".join(line.split()[::-1]) or "a")):
+        (tmp_path / side).mkdir()
+        for name, text in read(texts).items():
+            lines = "".join(f"{change(line) or 'a'}\n" for line in text.splitlines())
+            (tmp_path / side / Path(name).stem).write_text(lines, encoding="utf-8")
+            with (tmp_path / f"all.{side}").open("a", encoding="utf-8") as file:
+                file.write(lines)
+    folders = ["evaluate", run, tmp_path / "s", tmp_path / "t"]
+    many = call(*folders, "--on", "local", "--output", tmp_path / "out", "--json")
+    assert many.exit_code == 0, many.exception
+    found = json.loads(many.stdout.splitlines()[-1])
+    one = json.loads(call("evaluate", run, tmp_path / "all.s", tmp_path / "all.t", "--json").stdout)
+    assert found["num_pairs"] == sum(SIZES)
+    assert {"bleu", "chrf"} < found.keys()
+    assert found == {name: pytest.approx(one[name]) for name in found}
+    (tmp_path / "t" / "1").write_text("a\nb\n", encoding="utf-8")
+    assert "/t/1: it has another number of lines than" in refused(
+        call(*folders, "--on", "local", "--output", tmp_path / "out")
+    )
+    assert "files: 1 given with --on" in refused(call(*folders[:3], "--on", "local", "--output", tmp_path / "out"))
+
+
 def test_words_of_many_files_are_aligned(run: Path, tmp_path: Path) -> None:
     for side in ("a", "b"):
         (tmp_path / side).mkdir()

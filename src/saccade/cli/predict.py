@@ -14,7 +14,7 @@ from rich.console import Console
 
 from saccade.bulk.work import Predicting
 from saccade.cli import bulk, terminal
-from saccade.cli.bulk import BulkFlags
+from saccade.cli.bulk import BulkFlags, refuse_with_many
 from saccade.cli.flags import (
     Beam,
     Device,
@@ -155,7 +155,9 @@ def predict(
     options, choice = options_given(search, sampling, evidence), EngineChoice(engine, quantization, shortlist)
     if many.on is not None:
         refused = {"texts": texts, "--prefix": prefix, "--draw": pictures.pictures, "--stream": as_written}
-        _refuse_with_many({**refused, "--attention": evidence.attention or None}, given)
+        refuse_with_many({**refused, "--attention": evidence.attention or None})
+        if given is None:
+            raise UserError("--input: none given; with --on it names files")
         runs = tuple(one.resolve() for one in (model, *(ensemble or ())))
         _predict_many(Predicting(runs, choice, device, threads, glossary, options, as_json), given, output, many)
         return
@@ -204,14 +206,6 @@ def _predict_many(work: Predicting, pattern: str | None, output: str | None, fla
             f"--on: {flags.on} given, but this model reads a {traits.reads}; allowed: models that read text"
         )
     bulk.run(work, {"--input": pattern}, output, execute)
-
-
-def _refuse_with_many(given: dict[str, object], pattern: str | None) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise UserError(f"{name}: given with --on, which answers the lines of files")
-    if pattern is None:
-        raise UserError("--input: none given; with --on it names files")
 
 
 def _inputs(predictor: Predictor, texts: list[str] | None, source: Path | None) -> Iterable[Any]:

@@ -41,11 +41,17 @@ def run(work: Work, patterns: Mapping[str, str | None], output: str | None, exec
     from saccade.bulk import job
     from saccade.bulk.shards import find_inputs, hold_folder
 
-    if output is None:
-        raise UserError("--output: none given; with --on a folder is written, of the same names as the files")
+    output = need_output(output)
     inputs = [find_inputs(field, pattern) for field, pattern in patterns.items() if pattern is not None]
     with hold_folder(output):
         _run(work, job.plan(work, inputs, output), execute)
+
+
+def need_output(output: str | None) -> str:
+    """Return the folder that is written."""
+    if output is None:
+        raise UserError("--output: none given; with --on a folder is written, of the same names as the files")
+    return output
 
 
 def _run(work: Work, plan: Plan, execute: Executor) -> None:
@@ -98,3 +104,10 @@ def refuse_without(flags: BulkFlags, output: str | None) -> None:
     for name, given in (("--output", output), ("--workers", flags.workers)):
         if given is not None:
             raise UserError(f"{name}: {given} given without --on, which answers many files")
+
+
+def refuse_with_many(given: Mapping[str, object]) -> None:
+    """Refuse what is about one file, or shown in a terminal."""
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"{name}: given with --on, which answers the lines of files")

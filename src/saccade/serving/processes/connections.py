@@ -137,6 +137,9 @@ class Inbox:
                 if kind == RETIRE:
                     self.is_retiring = True
                     continue
+                if not handles:  # there are too many open files
+                    self.tell(CLOSED, slot)
+                    continue
                 connection = socket.socket(fileno=handles[0])
                 connection.setblocking(False)
                 begin(Held(self, slot, connection), connection)

@@ -36,6 +36,7 @@ LONGEST_PAUSE = 5.0  # seconds before a process is started again that could not 
 MOST_FAILURES = 5  # in a row, without any process that serves
 OWN = "first"
 ACCEPTED_AT_ONCE = 64
+LINGER = 1.0  # seconds in which a client may read why it gets no answer
 SETTLED = 1.0  # seconds from one look at the run folders to the next
 UNREAD = (".jsonl", ".html")  # files of a run that no server reads: its log, its report
 _BODY = b'{"error": "The process that answered this request has ended; ask again"}'
@@ -51,10 +52,10 @@ def run(load: Load, settings: Settings, number: int, watched: Sequence[Path] = (
     When a file of the run folders that are `watched` changes, other processes take over, one after the other.
     """
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
-    server.count_connections(number * settings.max_connections)
+    most = server.count_connections(number * settings.max_connections)
     CONTEXT.set_forkserver_preload(["saccade.serving.server"])
     with tempfile.TemporaryDirectory(prefix="saccade-") as folder, server.listen(settings) as listening:
-        _Team(load, settings, listening, Path(folder), RunFiles(watched)).run(number)
+        _Team(load, settings, listening, Path(folder), RunFiles(watched), most).run(number)
     log("stopped")
 
 
@@ -80,8 +81,11 @@ class RunFiles:
         return True
 
     def _list(self) -> list[tuple[str, int, int, int]]:
-        files = (file for folder in self.folders for file in os.scandir(folder) if file.is_file())
-        read = [(file.path, file.stat()) for file in files if file.name[0] != "." and not file.name.endswith(UNREAD)]
+        files = (file for folder in self.folders for file in folder.glob("[!.]*") if not file.name.endswith(UNREAD))
+        try:
+            read = [(str(file), file.stat()) for file in files if file.is_file()]
+        except OSError:  # one is just being removed
+            return []
         return sorted((path, found.st_ino, found.st_size, found.st_mtime_ns) for path, found in read)
 
 
@@ -108,15 +112,18 @@ class _Member:
 class _Team:
     """The processes that serve. Each has a place; while a run is loaded anew, two may have the same."""
 
-    def __init__(self, load: Load, settings: Settings, listening: socket.socket, folder: Path, runs: RunFiles) -> None:
-        self.load, self.settings, self.listening, self.runs = load, settings, listening, runs
+    def __init__(
+        self, load: Load, settings: Settings, listening: socket.socket, folder: Path, runs: RunFiles, most: int
+    ) -> None:
+        self.load, self.settings, self.listening, self.runs, self.most = load, settings, listening, runs, most
         self.folder, self.metrics = folder, SharedMetrics(folder)
         self.members = list[_Member]()
         self.counts = TeamCounts()
         self.num_begun = self.num_failures = 0
         self.signals: list[int] = []
         self.waiting = deque[socket.socket]()  # connections that no process has taken
-        self._again_at = 0.0
+        self.leaving = deque[tuple[float, socket.socket]]()  # connections that were answered here, and when they close
+        self._again_at, self._told = 0.0, b""
 
     def run(self, number: int) -> None:
         for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -152,14 +159,25 @@ class _Team:
                 self.counts.reloads += 1
         self._retire_old()
         self._accept()
-        serving = sum(one.serves for one in self.members)
-        self.metrics.write(OWN, self.counts.describe(serving))
+        while self.leaving and self.leaving[0][0] < time.monotonic():
+            self.leaving.popleft()[1].close()
+        self._tell(self.counts.describe(sum(one.serves for one in self.members)))
+
+    def _tell(self, text: bytes) -> None:
+        if text != self._told:
+            self.metrics.write(OWN, text)
+            self._told = text
 
     def _wait(self) -> None:
         watched: list[Any] = [member.process.sentinel for member in self.members]
         watched += [one.outbox.channel for one in self.members]
         watched += [one.connection for one in self.members if not one.serves]
-        wait([*watched, self.listening] if self._able() and not self.waiting else watched, PATIENCE)
+        wait([*watched, self.listening] if self._has_room() else watched, PATIENCE)
+
+    def _has_room(self) -> bool:
+        """Return whether a new connection can be accepted and answered."""
+        is_full = sum(len(one.outbox.held) for one in self.members) >= self.most
+        return bool(self._able()) and not self.waiting and not is_full
 
     def _hear(self, member: _Member) -> None:
         mistake, served = member.hear(), member.serves
@@ -212,10 +230,12 @@ class _Team:
         """Hand new connections to processes; those that nobody takes now wait, and new ones with them."""
         for _ in range(len(self.waiting)):
             self._hand(self.waiting.popleft())
-        for _ in range(ACCEPTED_AT_ONCE if self._able() and not self.waiting else 0):
+        for _ in range(ACCEPTED_AT_ONCE):
+            if not self._has_room():
+                return
             try:
                 connection, _ = self.listening.accept()
-            except OSError:  # there is none, or no room for one
+            except OSError:  # there is none
                 return
             self._hand(connection)
 
@@ -258,6 +278,8 @@ class _Team:
                 connection.setblocking(False)
                 connection.send(LOST)
                 connection.shutdown(socket.SHUT_WR)
+            self.leaving.append((time.monotonic() + LINGER, connection))  # what still comes would reset it
+            return
         self.counts.cut += state == ANSWERED
         connection.close()
 

@@ -23,17 +23,19 @@ CHECKSUMS = "sha256"
 
 def save_parts(tensors: Mapping[str, Tensor], folder: Path, facts: dict[str, Any]) -> None:
     """Write tensors, each process its parts; the folder is there when all of it is there."""
-    from torch.distributed import checkpoint  # imports take a second
+    from torch.distributed.checkpoint.api import CheckpointException  # imports take a second
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     draft, is_first = folder.with_name(f".{folder.name}-draft"), distributed.get_rank() == 0
     if is_first:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
     distributed.barrier()
-    writer = checkpoint.HuggingFaceStorageWriter(str(draft), save_distributed=True)
+    writer = HuggingFaceStorageWriter(str(draft), save_distributed=True)
     try:
-        checkpoint.save(dict(tensors), storage_writer=writer)
-    except checkpoint.CheckpointException as error:
+        save(dict(tensors), storage_writer=writer)
+    except CheckpointException as error:
         if is_first:
             shutil.rmtree(draft, ignore_errors=True)
         causes = [failure for failure, _ in error.failures.values()]
@@ -51,17 +53,18 @@ def save_parts(tensors: Mapping[str, Tensor], folder: Path, facts: dict[str, Any
 
 def load_parts(tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Fill tensors, sharded or whole, from the parts that they need."""
-    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
 
-    reader = checkpoint.HuggingFaceStorageReader(str(folder))
-    checkpoint.load(dict(tensors), storage_reader=reader, no_dist=not distributed.is_initialized())
+    reader = HuggingFaceStorageReader(str(folder))
+    load(dict(tensors), storage_reader=reader, no_dist=not distributed.is_initialized())
 
 
 def list_parts(folder: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
     """Return the sizes and types of all tensors, by name."""
-    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
-    found: Any = checkpoint.HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    found: Any = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     return {name: (one.size, one.properties.dtype) for name, one in found.items()}
 
 
