@@ -137,8 +137,8 @@ def _find_the_same_alone(folder: Path, made: Trainer) -> None:
         assert torch.equal(weight, shards.join_shards(was))
         slots, others = whole.optimizer.state[weight], made.optimizer.state[was]
         assert torch.equal(slots["exp_avg_sq"], shards.join_shards(others["exp_avg_sq"]))
-    for weight, was in zip(whole.average.weights.values(), made.average.weights.values(), strict=True):
-        assert torch.equal(weight, shards.join_shards(was))
+    for mean, part in zip(whole.average.weights.values(), made.average.weights.values(), strict=True):
+        assert torch.equal(mean, shards.join_shards(part))
     distributed.barrier()
     if made.team.is_first:
         first = min(path.glob("*.safetensors"))
