@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from saccade.data.batches import PairBatch, bucket_pairs
 from saccade.data.portions import Portions
 from saccade.data.store import SideLimit, Store, encode_sides, join_rows, prepare_store
 from saccade.data.text.corpus import Pair
+from saccade.tasks.steps import steps_of_epoch
 
 
 def numbered(folder: Path, first: int, count: int) -> Store:
@@ -72,6 +74,13 @@ def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
     counts = np.bincount([n for portion in range(8) for n in numbers(plan, portion)], minlength=1640)
     assert (counts[:640] == 2).all()
     assert (counts[1000:].sum(), counts[1000:].max()) == (320, 1)
+
+
+def test_all_portions_count_for_the_steps_of_a_run(tmp_path: Path) -> None:
+    config: Any = SimpleNamespace(training=SimpleNamespace(accumulate=1))
+    plan = planned(numbered(tmp_path, 0, 1280), buffer=320)
+    steps = sum(len(plan.epoch(portion)) for portion in range(4))
+    assert steps_of_epoch(config, plan) == pytest.approx(steps, rel=0.1)
 
 
 def test_blocks_are_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
