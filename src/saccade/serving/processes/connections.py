@@ -113,6 +113,7 @@ class Held:
         if not self.is_given_back:
             with contextlib.suppress(OSError):
                 self._connection.shutdown(socket.SHUT_WR)
+            self.say(FREE)
         self._inbox.tell(GIVEN_BACK if self.is_given_back else CLOSED, self._slot)
 
 
