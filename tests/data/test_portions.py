@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from saccade.data import portions
+from saccade.data import packing, portions
 from saccade.data.batches import PairBatch, bucket_pairs
 from saccade.data.portions import Portions
 from saccade.data.store import SideLimit, Store, encode_sides, join_rows, prepare_store
@@ -74,6 +77,27 @@ def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
     counts = np.bincount([n for portion in range(8) for n in numbers(plan, portion)], minlength=1640)
     assert (counts[:640] == 2).all()
     assert (counts[1000:].sum(), counts[1000:].max()) == (320, 1)
+
+
+@pytest.mark.parametrize("kind", ["padded", "even", "packed"])
+def test_a_portion_leaves_the_memory_with_its_last_batch(tmp_path: Path, kind: str) -> None:
+    shape = packing.choose_shape([3.0, 2.0], (4, 2), 40)
+    make: Any = {
+        "padded": partial(bucket_pairs, tokens_per_batch=40, seed=3),
+        "even": partial(bucket_pairs, tokens_per_batch=40, seed=3, multiple=2),
+        "packed": partial(packing.pack_pairs, shape=shape, seed=3),
+    }[kind]
+    plan = Portions([numbered(tmp_path, 100, 500)], make, buffer=100, seed=3)
+    batches = plan.epoch(0)
+    assert plan.load(batches[0]).num_items
+    first = weakref.ref(batches[0].plan)
+    gc.disable()  # it would find cycles too, but late: a portion is few and large objects
+    try:
+        batches = plan.epoch(1)
+        assert first() is None
+    finally:
+        gc.enable()
+    assert plan.load(batches[0]).num_items
 
 
 def test_all_portions_count_for_the_steps_of_a_run(tmp_path: Path) -> None:

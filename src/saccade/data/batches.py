@@ -81,6 +81,20 @@ class CorpusPart(NamedTuple):
     weight: float = 1.0
 
 
+class BatchSizes(NamedTuple):
+    """A budget of tokens for a batch, and the multiple that widths are rounded up to."""
+
+    tokens: int
+    multiple: int = 1
+
+    def round_width(self, longest: Any) -> Any:
+        """Round a width up to the multiple, but not above the budget."""
+        return np.minimum(-(-longest // self.multiple) * self.multiple, self.tokens)
+
+    def count_rows(self, width: int) -> int:
+        return max(1, self.tokens // width)
+
+
 @final
 class Buckets:
     """Batches by a token budget: rows are sorted by length with ties at random, then the batches are shuffled.
@@ -99,8 +113,8 @@ class Buckets:
         parts: Sequence[CorpusPart] = (),
         multiple: int = 1,
     ) -> None:
-        self.load, self._multiple = load, multiple
-        self._sides, self._tokens, self._seed = [side.astype(np.int32) for side in lengths], tokens_per_batch, seed
+        self.load, self._sizes, self._seed = load, BatchSizes(tokens_per_batch, multiple), seed
+        self._sides = [side.astype(np.int32) for side in lengths]
         self._widest: NDArray[np.int32] = np.maximum.reduce(self._sides)
         self._parts = parts or [CorpusPart(len(self._widest))]
         if len(self._widest) == 0:
@@ -124,30 +138,23 @@ class Buckets:
 
     def _cut(self, rows: Rows, random: np.random.Generator) -> Iterator[Rows]:
         """Yield full batches after a first one of random size, so that the cuts fall elsewhere in each epoch."""
-        if self._multiple > 1:
+        if self._sizes.multiple > 1:
             yield from self._cut_evenly(rows)
             return
         width = self._widest[rows]
-        full = next(split_by_budget(width, self._tokens)).stop
+        full = next(split_by_budget(width, self._sizes.tokens)).stop
         first = int(random.integers(full)) if full < len(rows) else 0
         if first:
             yield rows[:first]
-        for run in split_by_budget(width[first:], self._tokens):
+        for run in split_by_budget(width[first:], self._sizes.tokens):
             yield rows[first:][run]
 
     def _cut_evenly(self, rows: Rows) -> Iterator[Rows]:
         """Yield batches in which all rows have one width."""
-        width = self.round_width(self._widest[rows])
+        width = self._sizes.round_width(self._widest[rows])
         for same in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(width)) + 1):
-            size = self.rows_per_batch(int(width[same[0]]))
+            size = self._sizes.count_rows(int(width[same[0]]))
             yield from (rows[same[start : start + size]] for start in range(0, len(same), size))
-
-    def round_width(self, longest: Any) -> Any:
-        """Round a width up to the multiple, but not above the budget."""
-        return np.minimum(-(-longest // self._multiple) * self._multiple, self._tokens)
-
-    def rows_per_batch(self, width: int) -> int:
-        return max(1, self._tokens // width)
 
     def real_share(self, number: int = 0) -> float:
         """Return the share of real tokens among all that an epoch's batches hold, padding included."""
@@ -179,6 +186,7 @@ def bucket_pairs(
     With recordings, one for each store, the sources are references to these and become frames. With `multiple`, batches
     come in few sizes: one for each multiple of it.
     """
+    sizes = BatchSizes(tokens_per_batch, multiple)  # `load` must not know the plan: both would stay in memory
     sources, targets = [store.source for store in stores], [store.target for store in stores]
     starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
 
@@ -197,12 +205,12 @@ def bucket_pairs(
         batch = PairBatch(source_BS, source_length_B, read, write, _lengths(target))
         if multiple == 1:
             return batch
-        width = int(plan.round_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
-        return batch.pad_to(plan.rows_per_batch(width), width)
+        width = int(sizes.round_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
+        return batch.pad_to(sizes.count_rows(width), width)
 
     all_heard = [own.all_lengths(side) for own, side in zip(recordings, sources, strict=False)]
     sides = all_heard or [side.lengths + 1 for side in sources], [side.lengths + 1 for side in targets]
-    plan = Buckets(
+    return Buckets(
         [np.concatenate(side) for side in sides],  # ids with </s>
         tokens_per_batch=tokens_per_batch,
         seed=seed,
@@ -210,7 +218,6 @@ def bucket_pairs(
         parts=weigh_stores(stores, weights),
         multiple=multiple,
     )
-    return plan
 
 
 def weigh_stores(stores: Sequence[Store], weights: Sequence[float]) -> list[CorpusPart]:

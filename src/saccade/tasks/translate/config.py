@@ -279,7 +279,7 @@ class TranslateTraining(base.TrainingSection):
     shuffle_buffer: Positive = Field(
         default=2_000_000,
         description="Texts of more pairs than this are read in portions of so many, drawn from everywhere in them and "
-        "shuffled: memory grows with a portion, about 300 bytes a pair, and not with the texts.",
+        "shuffled: memory grows with a portion (300 bytes a pair of ten tokens, 600 of thirty), not with the texts.",
     )
     capture: bool = Field(
         default=True, description="On an accelerator, forward and backward of a batch run as one recorded graph."
