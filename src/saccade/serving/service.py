@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -60,22 +61,15 @@ class Service:
         num_characters = sum(len(item) for item in items if isinstance(item, str))
         self.metrics.characters.labels(model.run.name).inc(num_characters)
         note_work(model.run.name, num_characters)
-        try:
+        with _refusing():
             client = caller_name() or ""
             costs = await self._estimate(model, call, items, client, num_characters)
             return await model.batcher.submit(call, items, client=client, costs=costs)
-        except QueueFull as full:
-            headers = {"Retry-After": str(full.retry_after)}
-            raise Refusal(429, "Slowdown: too many texts are waiting", headers, reason=full.reason) from None
-        except QueueClosed:
-            raise stopping() from None
-        except UserError as mistake:
-            refuse(str(mistake))
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            headers = {"Retry-After": str(RETRY)}
-            raise Refusal(503, "The server is out of memory", headers, reason="memory") from None
+
+    def check_room(self, model: ServedModel, num_items: int) -> None:
+        """Refuse so many items, or more, before anything is done with them, if the queue has no room."""
+        with _refusing():
+            model.batcher.check_room(caller_name() or "", num_items)
 
     async def _estimate(
         self, model: ServedModel, call: ModelCall, items: Sequence[Any], client: str, num_characters: int
@@ -112,6 +106,25 @@ class Service:
         if (size := sum(map(len, texts))) > (most := self.settings.max_characters):
             refuse(f"request ({size}) exceeds text limit ({most})")
         return texts
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Answer with the status that fits what went wrong."""
+    try:
+        yield
+    except QueueFull as full:
+        headers = {"Retry-After": str(full.retry_after)}
+        raise Refusal(429, "Slowdown: too many texts are waiting", headers, reason=full.reason) from None
+    except QueueClosed:
+        raise stopping() from None
+    except UserError as mistake:
+        refuse(str(mistake))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        headers = {"Retry-After": str(RETRY)}
+        raise Refusal(503, "The server is out of memory", headers, reason="memory") from None
 
 
 def _refuse_unsplit(size: str, limit: str) -> None:

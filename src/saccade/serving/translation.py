@@ -35,6 +35,7 @@ async def translate_texts(
     `is_split` splits texts into sentences, or leaves them whole; None: as the model's texts are.
     """
     service.check_beam(model, texts, width=decoding.get("width"))
+    service.check_room(model, len(texts))
 
     def divide() -> list[list[_Part]]:
         return [_divide(service, model, text, is_split) for text in texts]
