@@ -22,6 +22,7 @@ from saccade.serving.shares import Allowance, FairShare
 from saccade.serving.waiting import MOST_SHARE, FairQueue, ModelCall, Part, Row, Ticket
 
 BATCH_SECONDS = 0.5  # that a batch should take, as far as its cost tells
+SLOW_BATCH_SECONDS = 0.1  # that a slow one should take while others ask: they wait for one step of it
 LEAST_COST = 2048  # that a batch may have, however slow the model is
 FIRST_RATE = 10_000  # of cost a second, until it has been measured
 QUICK_SECONDS = 2.0  # a quick batch that takes longer was none, and goes on as a slow one
@@ -265,9 +266,9 @@ class Batcher:
 
     def _take(self, queue: FairQueue) -> _Batch:
         """Begin a batch with the next items of a queue (locked)."""
-        is_slow = queue is self._slow
-        most = max(LEAST_COST, int(BATCH_SECONDS * self._rates[is_slow]))
-        share = MOST_SHARE if self._is_shared(time.monotonic()) else 1.0
+        is_slow, is_shared = queue is self._slow, self._is_shared(time.monotonic())
+        seconds = SLOW_BATCH_SECONDS if is_slow and is_shared else BATCH_SECONDS
+        most, share = max(LEAST_COST, int(seconds * self._rates[is_slow])), MOST_SHARE if is_shared else 1.0
         rows = queue.take(self.max_items, most, self._slow_clients() if is_slow else (), most_share=share)
         batch = self._turn = _Batch(self, rows, is_slow=is_slow)
         self._running.append(batch)

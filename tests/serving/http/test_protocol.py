@@ -134,7 +134,7 @@ def test_a_connection_is_refused_if_all_others_are_busy() -> None:
 def test_connections_of_an_address_are_opened_one_after_another_while_others_ask(
     served: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "OPENING_SECONDS", 0.02)  # so that each rests for 0.1 s
+    monkeypatch.setattr(protocol, "OPENING_SECONDS", 0.05)  # so that each rests for 0.25 s
     ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with contextlib.ExitStack() as stack:
         for _ in range(2):  # others ask

@@ -24,7 +24,8 @@ MAX_HEAD = 1 << 16  # bytes of request line and headers
 MAX_HEAD_SECONDS = 15.0  # from the connection, or from a request's first byte
 MAX_UNREAD = 128 << 20  # bytes of answers that wait to be read
 PROBE_SECONDS = 0.5
-OPENING_SECONDS = 0.0005  # of the event loop, for a connection that is opened and closed
+OPENING_SECONDS = 0.001  # of the event loop, for a connection that is opened, refused and closed
+OPENINGS_AT_ONCE = 100  # of an address
 IN_LINE = 4  # one that is to be opened for so many that may be open
 NO_LINGER = struct.pack("ii", 1, 0)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -36,7 +37,11 @@ class Connections:
 
     def __init__(self, most: int, timeout: float, on_close: Callable[[str], None] = lambda reason: None) -> None:
         self.timeout, self._on_close = timeout, on_close
-        self._share, self._turns, self._most_in_line = FairShare(most), Turns(), most // IN_LINE
+        self._share, self._turns, self._most_in_line = (
+            FairShare(most),
+            Turns(OPENINGS_AT_ONCE * OPENING_SECONDS),
+            most // IN_LINE,
+        )
         self._waiting: dict[str, dict[Protocol, None]] = {}  # those without a complete request, the oldest first
         self.open: set[Protocol] = set()
 

@@ -33,9 +33,9 @@ class Turns:
     is read. Else its requests begin at once, and many that come together a few at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds_at_once: float = SECONDS_AT_ONCE) -> None:
         self._lines: dict[str, deque[Begin]] = {}
-        self._time = Allowance(SECONDS_AT_ONCE, SHARE)
+        self._time = Allowance(seconds_at_once, SHARE)
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._last, self._shared_until = "", -math.inf
 
