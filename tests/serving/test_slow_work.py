@@ -151,6 +151,21 @@ def test_who_asks_for_much_quick_work_lets_others_go_first() -> None:
     run(test)
 
 
+def test_slow_batches_are_small_while_others_ask() -> None:
+    async def test(model: Model, batcher: Batcher) -> None:
+        many = [(f"greedy {number}", 9) for number in range(200)]
+        assert await batcher.submit(STEPS, many[:1], client="greedy", costs=[600]) == ["GREEDY 0"]
+        batcher._rates[True] = 100_000.0  # of cost a second: of a tenth of it, a client has a quarter
+        assert await ask(batcher, "modest", 3, QUICK) == ["MODEST"]  # so that the greedy one is not alone
+        model.steps.clear()
+        greedy = asyncio.create_task(batcher.submit(STEPS, many, client="greedy", costs=[1000] * 200))
+        await until(lambda: len(model.steps) > 5)
+        assert len(set(model.steps)) == 2
+        greedy.cancel()
+
+    run(test)
+
+
 def test_when_another_one_comes_all_work_of_the_first_becomes_slow() -> None:
     async def test(model: Model, batcher: Batcher) -> None:
         items = [(f"alone {number}", 300) for number in range(5)]
