@@ -100,6 +100,27 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_proof_says_how_far_it_is_and_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.export.proof.AT_ONCE", 2)
+    said = list[str]()
+    proof = write.export(
+        "ctranslate2",
+        portable(transformer()),
+        tmp_path / "out",
+        quantization="float32",
+        scored=random_pairs(5),
+        most=5,
+        minutes=0,
+        say=said.append,
+    )
+    assert proof.missed == []
+    for outputs in proof.found["outputs"].values():
+        assert outputs["not compared"] == 3
+        assert sum(outputs.values()) == 5
+    assert "3 not compared" in proof.lines()[-1]
+    assert "comparing outputs, beam 4: 0 of 5, the next ones in CTranslate2" in said
+
+
 def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
     with create_folder(tmp_path / "deep" / "new") as draft:
         (draft / "file").write_text("x", "utf-8")

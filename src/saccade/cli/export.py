@@ -9,8 +9,8 @@ import typer
 
 from saccade.cli import proof
 from saccade.cli.flags import RunFolder, Threads
-from saccade.cli.proof import ProofAsJson, ProofTarget
-from saccade.export.proof import Proof, Say
+from saccade.cli.proof import ProofAsJson, ProofMinutes, ProofTarget
+from saccade.export.proof import MINUTES, Proof, Say
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.tasks import TASKS
@@ -32,6 +32,7 @@ def export(
     most: Annotated[
         int, typer.Option("--sentences", min=1, help="Prove it with the first pairs or examples of the set.")
     ] = 1000,
+    minutes: ProofMinutes = MINUTES,
     threads: Threads = None,
     as_json: ProofAsJson = False,
 ) -> None:
@@ -44,7 +45,9 @@ def export(
         predictor: Predictor = load_run(model, device="cpu")
         portable = predictor.portable()  # refuses what no engine can run
         scored = _scored_set(model, predictor, source, target)
-        return write.export(name, portable, out, quantization=quantization, scored=scored, most=most, say=say)
+        return write.export(
+            name, portable, out, quantization=quantization, scored=scored, most=most, minutes=minutes, say=say
+        )
 
     found = proof.make(prove, threads)
     where = f"The model is in {out}, its proof in {write.find_proof(out)}."

@@ -9,9 +9,9 @@ import typer
 
 from saccade.cli import proof
 from saccade.cli.flags import Threads
-from saccade.cli.proof import ProofAsJson, ProofTarget
+from saccade.cli.proof import ProofAsJson, ProofMinutes, ProofTarget
 from saccade.errors import UserError
-from saccade.export.proof import Proof, Say
+from saccade.export.proof import MINUTES, Proof, Say
 from saccade.tasks.base import ScoredSet
 
 
@@ -29,6 +29,7 @@ def import_(
         str | None, typer.Option(help="Of a model for many languages: its codes of source and target, de,en.")
     ] = None,
     most: Annotated[int, typer.Option("--sentences", min=1, help="Prove it with so many pairs.")] = 50,
+    minutes: ProofMinutes = MINUTES,
     threads: Threads = None,
     as_json: ProofAsJson = False,
 ) -> None:
@@ -39,7 +40,7 @@ def import_(
 
     def prove(say: Say) -> Proof:
         codes, scored = _split_codes(languages), None if source is None else _read_set(source, target)
-        return write.import_folder(folder, run, languages=codes, scored=scored, most=most, say=say)
+        return write.import_folder(folder, run, languages=codes, scored=scored, most=most, minutes=minutes, say=say)
 
     found = proof.make(prove, threads)
     where = f"The run is in {run}, its proof in {run / write.PROOF}."

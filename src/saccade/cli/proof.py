@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from saccade.cli import terminal
 from saccade.cli.flags import set_threads
@@ -16,6 +15,9 @@ from saccade.errors import UserError
 from saccade.export.proof import Proof, Say
 
 ProofTarget = Annotated[Path | None, typer.Option(help="Their targets, if --input does not hold both.")]
+ProofMinutes = Annotated[
+    float, typer.Option("--minutes", min=0, help="Compare the outputs of each beam for so many minutes, then stop.")
+]
 ProofAsJson = Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")]
 
 
@@ -28,8 +30,8 @@ def check(source: Path | None, target: Path | None) -> None:
 def make(prove: Callable[[Say], Proof], threads: int | None) -> Proof:
     """Prove with so many threads, and show what is being done."""
     set_threads(threads)
-    with terminal.quiet(), Console(stderr=True).status("") as status:
-        return prove(lambda what: status.update(f"{what} ..."))
+    with terminal.quiet(), terminal.showing_steps() as say:
+        return prove(say)
 
 
 def tell(proof: Proof, lines: Sequence[str], out: Path, *, as_json: bool) -> None:

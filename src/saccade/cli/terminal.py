@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +51,22 @@ def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) ->
                 if disabled and not hidden and now - told >= TELL_EVERY:
                     typer.echo(said, err=True)
                 told = now
+
+
+@contextmanager
+def showing_steps() -> Iterator[Callable[[str], None]]:
+    """Show what is being done: in a terminal as it changes, elsewhere in a line every ten seconds."""
+    from saccade.training.rate import Pace  # here, so that --help loads nothing of training
+
+    console, pace = Console(stderr=True), Pace()
+    with console.status("") as status:
+
+        def say(what: str) -> None:
+            status.update(f"{what} ...")
+            if not console.is_terminal and pace.is_due():
+                typer.echo(f"{what} ...", err=True)
+
+        yield say
 
 
 def _per_second(rate: float) -> str:

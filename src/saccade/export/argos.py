@@ -103,12 +103,19 @@ def run_program(
         command = [sys.executable, "-c", TRANSLATE, str(package), *(portable.languages or ())]
         environment = {**os.environ, **places, **offline, "ARGOS_PACKAGES_DIR": f"{home}/packages"}
         done = subprocess.run(
-            command, input=json.dumps(sample.texts), capture_output=True, text=True, check=False, env=environment
+            command,
+            input=json.dumps(sample.texts[: len(outputs)]),
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
         )
     if done.returncode:
         raise RuntimeError(f"{package.name}: Argos ended with an error:\n{done.stderr}")
     written = [_space(text) for text in json.loads(done.stdout.splitlines()[-1])]
-    penalized = cast(CTranslate2Engine, engine).search_as(sample.sources, beam_size=BEAM, length_penalty=PENALTY)
+    penalized = cast(CTranslate2Engine, engine).search_as(
+        sample.sources[: len(outputs)], beam_size=BEAM, length_penalty=PENALTY
+    )
     both = {"same": outputs, "same_as_engine": penalized}
     counts = {
         name: sum(text == _space(portable.target.decode(ids)) for text, ids in zip(written, some, strict=True))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, cast, final
 
@@ -25,6 +27,8 @@ from saccade.tasks.texts import batch_by_length
 BEAMS = (1, 4)
 TOKENS = 2048  # of a batch
 NUM_ATTENDED = 50  # sentences whose weights are compared, one by one
+AT_ONCE = 50  # sentences whose outputs are compared before the next ones are searched
+MINUTES = 10.0  # in which the outputs of a beam are compared
 Ids = list[list[int]]
 Sources = list[Any]  # ids, or what else a network reads
 Say = Callable[[str], None]
@@ -60,6 +64,7 @@ class Bounds(NamedTuple):
     log_probability: float | None = 1e-4
     same_outputs: bool = True
     score: float | None = None
+    minutes: float = MINUTES  # of each beam, after which no more outputs are compared
 
 
 @final
@@ -132,13 +137,13 @@ def encode_sample(portable: Portable, scored: ScoredSet, longest: int | None, mo
 
 def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> Ids:
     """Compare the exported model in its engine with ours, on a CPU in float32; return our outputs of the wider beam."""
-    comparison = _Comparison(portable, sample, engine, bounds, proof)
+    comparison = _Comparison(portable, sample, engine, bounds, proof, say)
     say("comparing log-probabilities")
     comparison.compare_log_probabilities()
+    say("comparing the weights of the aligning head")
     comparison.compare_attention()
     proof.found |= {"outputs": {}, "scores": {}}
     for beam in BEAMS:
-        say(f"comparing outputs, beam {beam}")
         ours = comparison.compare_outputs(beam)
         if beam == 1:
             comparison.compare_tokenizers(ours)
@@ -155,8 +160,9 @@ class _Comparison:
     engine: Engine
     bounds: Bounds
     proof: Proof
+    say: Say
 
-    @property
+    @cached_property
     def limit(self) -> int:
         """The most ids of an output, the same for all, with </s>."""
         lengths = [int(self.portable.join([source])[1]) for source in self.sample.sources]
@@ -190,27 +196,41 @@ class _Comparison:
         self._check("attention weights", worst)
 
     def compare_outputs(self, beam: int) -> Ids:
-        """Compare outputs and their scores; return ours. What differs is searched again, not to end too early."""
-        network, sources = self.portable.network, self.sample.sources
-        writer = cast(Stepper, Renormalized(network) if self.engine.renormalizes else network)
-        begins = self.portable.target.encode("")
-        ours = search_ours(writer, sources, beam, self.limit, self.portable.join, begins)
-        theirs = self.engine.search(sources, beam, self.limit, thorough=False)
-        if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
-            found = self.engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
-            for row, ids in zip(again, found, strict=True):
-                theirs[row] = ids
-        outputs = count_outputs(self.portable, sources, (ours, theirs), self.limit)
-        self.proof.found["outputs"][f"beam {beam}"] = outputs._asdict()
+        """Compare outputs and their scores until the time is over; return ours."""
+        ours, theirs, sources = Ids(), Ids(), self.sample.sources
+        until = time.monotonic() + 60 * self.bounds.minutes
+        while len(ours) < len(sources) and (not ours or time.monotonic() < until):
+            both = self._search(sources[len(ours) : len(ours) + AT_ONCE], beam, len(ours))
+            ours, theirs = ours + both[0], theirs + both[1]
+        outputs = count_outputs(self.portable, sources[: len(ours)], (ours, theirs), self.limit)
+        left = {"not compared": len(sources) - len(ours)} if len(ours) < len(sources) else {}
+        self.proof.found["outputs"][f"beam {beam}"] = {**outputs._asdict(), **left}
         if self.bounds.same_outputs and outputs.different:
             said = f"{outputs.different:,} of {len(ours):,} outputs of {self.engine.name} differ (beam {beam})"
             self.proof.missed.append(said)
         self._compare_scores(ours, theirs, beam)
         return ours
 
+    def _search(self, sources: Sources, beam: int, first: int) -> tuple[Ids, Ids]:
+        """Search with both engines. What differs is searched again, not to end too early."""
+        network, engine = self.portable.network, self.engine
+        writer = cast(Stepper, Renormalized(network) if engine.renormalizes else network)
+        where = f"comparing outputs, beam {beam}: {first:,} of {len(self.sample.sources):,}, the next ones"
+        self.say(f"{where} in saccade")
+        begins = self.portable.target.encode("")
+        ours = search_ours(writer, sources, beam, self.limit, self.portable.join, begins)
+        self.say(f"{where} in {engine.name}")
+        theirs = engine.search(sources, beam, self.limit, thorough=False)
+        if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
+            self.say(f"{where} in {engine.name}, {len(again):,} of them again and to their end")
+            found = engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
+            for row, ids in zip(again, found, strict=True):
+                theirs[row] = ids
+        return ours, theirs
+
     def compare_tokenizers(self, outputs: Ids) -> None:
         """Compare how texts become ids, and ids texts."""
-        read, written = self.engine.encode(self.sample.texts), self.engine.decode(outputs)
+        read, written = self.engine.encode(self.sample.texts[: len(outputs)]), self.engine.decode(outputs)
         if read is None or written is None:
             return
         texts = self._decode(outputs)
@@ -225,7 +245,8 @@ class _Comparison:
                 self.proof.missed.append(said)
 
     def _compare_scores(self, ours: Ids, theirs: Ids, beam: int) -> None:
-        mine, its = (self.portable.score(self._decode(side), self.sample.references) for side in (ours, theirs))
+        references = self.sample.references[: len(ours)]
+        mine, its = (self.portable.score(self._decode(side), references) for side in (ours, theirs))
         self.proof.found["scores"][f"beam {beam}"] = {"saccade": mine, self.engine.name: its}
         bound = self.bounds.score
         if bound is not None and abs(mine["bleu"] - its["bleu"]) > bound:

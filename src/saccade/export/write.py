@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from saccade.errors import UserError
 from saccade.export.answers import prove_answers
 from saccade.export.formats import FORMATS, Exported, Format, check_format, choose_format
-from saccade.export.proof import Engine, Ids, Proof, Sample, Say, encode_sample, list_versions, prove
+from saccade.export.proof import MINUTES, Engine, Ids, Proof, Sample, Say, encode_sample, list_versions, prove
 from saccade.files import create_folder, pack_folder, replace_file
 from saccade.tasks.base import Portable, PortablePass, ScoredSet
 
@@ -26,6 +26,7 @@ def export(
     scored: ScoredSet,
     most: int,
     say: Say,
+    minutes: float = MINUTES,
 ) -> Proof:
     """Write a model in a format, compare it there with ours on the first pairs of a set, and return what was found."""
     chosen = choose_format(name)
@@ -36,7 +37,7 @@ def export(
         raise UserError(f"{out}: {name} writes a file; give it a name that ends with {chosen.ending}")
     if out.exists():
         raise UserError(f"{out}: it is there already; give another place, or delete it")
-    job = ExportJob(name, chosen, portable, quantization, scored, most, say)
+    job = ExportJob(name, chosen, portable, quantization, scored, most, say, minutes)
     return _write_file(job, out) if chosen.ending else _write_folder(job, out)
 
 
@@ -50,6 +51,7 @@ class ExportJob(NamedTuple):
     scored: ScoredSet
     most: int
     say: Say
+    minutes: float
 
     def fill(self, folder: Path) -> tuple[Proof, Compared | None]:
         """Write the model into an empty folder, and compare."""
@@ -70,8 +72,8 @@ class ExportJob(NamedTuple):
         if not sample.sources:
             raise UserError(f"{self.scored.name}: no pair of this set is short enough to prove the export with")
         proof.about |= {"set": self.scored.name, "pairs": len(sample.sources), "left_out": sample.left_out}
-        outputs = prove(portable, sample, engine, self.format.quantizations[self.quantization], proof, self.say)
-        return Compared(engine, sample, outputs)
+        bounds = self.format.quantizations[self.quantization]._replace(minutes=self.minutes)
+        return Compared(engine, sample, prove(portable, sample, engine, bounds, proof, self.say))
 
     def _compare_answers(self, portable: PortablePass, engine: Any, proof: Proof) -> None:
         examples = self.scored.pairs[: self.most]

@@ -16,6 +16,7 @@ from saccade.errors import UserError
 T = TypeVar("T")
 REQUIRED: Any = object()
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+MOST = 1 << 20  # of anything in a model
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 CONVERT = (
     "from transformers import AutoModelForSeq2SeqLM as M; "
@@ -58,11 +59,18 @@ class Fields:
             str(value["content"]) if isinstance(value, dict) and "content" in value else self.read(name, str, default)
         )
 
-    def size(self, name: str) -> int:
-        """Return a number of 1 or more."""
-        value = self.read(name, int)
-        if value < 1:
-            raise self.refuse(name, "1 or more")
+    def size(self, name: str, default: int = REQUIRED, *, least: int = 1) -> int:
+        """Return a whole number that a model can have."""
+        value = self.read(name, int, default)
+        if not least <= value <= MOST:
+            raise self.refuse(name, f"{least:,} to {MOST:,}")
+        return value
+
+    def rate(self, name: str) -> float:
+        """Return how much is dropped."""
+        value = self.read(name, float, 0.0)
+        if not 0 <= value < 1:
+            raise self.refuse(name, "0 or more, less than 1")
         return value
 
     def choose(self, name: str, allowed: Collection[T], default: T = REQUIRED) -> T:
@@ -82,10 +90,9 @@ class Fields:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    stored = read_bytes(path)
     try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file") from None
+        content = json.loads(stored)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: this is not JSON: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):
@@ -123,9 +130,16 @@ class Tensors:
         if found.shape != shape:
             given, wanted = (" x ".join(map(str, size)) for size in (found.shape, shape))
             raise UserError(f"{path}: {name}: {given} given; allowed: {wanted}, as config.json says")
-        if not found.is_floating_point() or not bool(torch.isfinite(found.float()).all()):
+        if not found.is_floating_point():
+            given = str(found.dtype).removeprefix("torch.")
+            raise UserError(f"{path}: {name}: {given} given; allowed: float32, float16, bfloat16, float64")
+        if not bool(torch.isfinite(found.float()).all()):
             raise UserError(f"{path}: {name}: not all of it is a number; allowed: finite numbers")
         return found.float().contiguous()
+
+    def count_parts(self, prefix: str) -> int:
+        """Return how many names there are right after a prefix: of layers, their number."""
+        return len({name.removeprefix(prefix).split(".")[0] for name in self._files if name.startswith(prefix)})
 
     def take_one(self, names: Collection[str], *shape: int) -> Tensor:
         """Return what has several names; those that are there must be equal."""

@@ -29,16 +29,16 @@ def read_search(generation: Fields, num_positions: int) -> dict[str, Any]:
     """Return the section `decoding`."""
     for name, allowed in NEUTRAL.items():
         generation.choose(name, (None, *allowed), None)
-    most = generation.read("max_new_tokens", int, generation.read("max_length", int, num_positions) - 1)
+    most = generation.size("max_new_tokens", generation.size("max_length", num_positions) - 1, least=0)
     return {
-        "beam": generation.read("num_beams", int, 1),
+        "beam": generation.size("num_beams", 1),
         "length_penalty": generation.read("length_penalty", float, 1.0),
         "length_offset": 0,
-        "min_length": max(0, generation.read("min_length", int, 0) - 1),  # <s> counts there
+        "min_length": max(0, generation.size("min_length", 0, least=0) - 1),  # <s> counts there
         "max_length": max(1, min(most, num_positions)),
         "max_length_factor": MOST_FACTOR,
         "max_length_extra": MOST_EXTRA,
-        "no_repeat_ngram": generation.read("no_repeat_ngram_size", int, 0),
+        "no_repeat_ngram": generation.size("no_repeat_ngram_size", 0, least=0),
         "max_source_length": num_positions - 1,
     }
 

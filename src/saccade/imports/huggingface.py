@@ -45,8 +45,8 @@ class ReadModel(NamedTuple):
 def read_model(folder: Path, languages: Codes = None) -> ReadModel:
     """Read a folder; of a model for many languages, the two that are asked for."""
     files = Files.of(folder)
-    config = files.config
-    layout = read_layout(files, languages)
+    config, layout = files.config, read_layout(files, languages)
+    num_positions = config.size("max_position_embeddings", least=8)
     special, sizes = _read_special(files, layout), _read_sizes(config)
     sides, tensors = _make_sides(files, layout, special), Tensors(folder)
     silent = find_silent(files.generation, special, sides[1])
@@ -57,11 +57,11 @@ def read_model(folder: Path, languages: Codes = None) -> ReadModel:
         "origin": folder.resolve().name,
         "texts": "sentences",
         **_name_languages(layout.codes or _read_codes(files.tokenizer)),
-        "data": {"max_length": config.size("max_position_embeddings") // 4},
+        "data": {"max_length": num_positions // 4},
         "tokenizer": {"kind": "listed", "shared": network.source is network.target},
         "model": describe_network(network),
         "training": {"metric": "bleu"},
-        "decoding": read_search(files.generation, config.size("max_position_embeddings")),
+        "decoding": read_search(files.generation, num_positions),
     }
     numbering = Numbering(sides[0].number_V, sides[1].number_V, silent)
     return ReadModel(network.eval(), *sides, sections, numbering, layout)
@@ -110,7 +110,7 @@ def _read_sizes(config: Fields) -> BlockSizes:
     width, heads = config.size("d_model"), config.size("encoder_attention_heads")
     if width % heads or width % 2:
         raise config.refuse("d_model", f"an even multiple of encoder_attention_heads, {heads}")
-    rates = [config.read(name, float, 0.0) for name in ("dropout", "attention_dropout", "activation_dropout")]
+    rates = [config.rate(name) for name in ("dropout", "attention_dropout", "activation_dropout")]
     return BlockSizes(
         width,
         heads,
@@ -127,6 +127,7 @@ def _read_network(files: Files, tensors: Tensors, sizes: BlockSizes, sides: Side
     is_many = config.content["model_type"] == "m2m_100"
     table_PD = _make_positions(config, tensors) if is_many else _read_positions(config, tensors, sizes.width)
     source_VD, target_VD, output_VD = _read_embeddings(files, tensors, sides)
+    _check_layers(config, tensors)
     network = Transformer(
         source=len(source_VD),
         target_vocabulary=len(target_VD),
@@ -149,6 +150,16 @@ def _read_network(files: Files, tensors: Tensors, sizes: BlockSizes, sides: Side
     return network
 
 
+def _check_layers(config: Fields, tensors: Tensors) -> None:
+    """Refuse numbers that the weights don't have, before a network of that size is built."""
+    for side in SIDES:
+        found = tensors.count_parts(f"model.{side}.layers.")
+        if config.size(f"{side}_layers") != found:
+            raise config.refuse(f"{side}_layers", f"{found}, as the folder's weights have")
+        sizes = config.size(f"{side}_ffn_dim"), config.size("d_model")
+        tensors.take(f"model.{side}.layers.0.fc1.weight", *sizes)
+
+
 def _read_layers(network: Transformer, tensors: Tensors, order: Tensor) -> dict[str, Tensor]:
     state = {}
     for place in list_places(network):
@@ -165,6 +176,8 @@ def _read_positions(config: Fields, tensors: Tensors, width: int) -> Tensor | No
     size = config.size("max_position_embeddings")
     names = [name for side in SIDES if (name := f"model.{side}.embed_positions.weight") in tensors]
     found = [tensors.take(name, size, width) for name in names]
+    if not found:
+        return None
     table_PD = Sinusoidal(width)(Positions.following(0, size, torch.device("cpu")))
     half_PD = torch.cat([table_PD[:, 0::2], table_PD[:, 1::2]], 1)
     if all(torch.allclose(one_PD, half_PD, atol=ROUNDING) for one_PD in found):

@@ -33,7 +33,7 @@ class Files(NamedTuple):
         """Return the sizes of both sides' vocabularies."""
         size = self.config.size("vocab_size")
         shares = self.config.read("share_encoder_decoder_embeddings", bool, True)
-        return size, size if shares else self.config.read("decoder_vocab_size", int, size)
+        return size, size if shares else self.config.size("decoder_vocab_size", size)
 
 
 class Layout(NamedTuple):

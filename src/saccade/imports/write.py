@@ -19,7 +19,17 @@ from saccade.data.text.tokenizer import LANGUAGE, SPECIAL, ListedPieces, Tokeniz
 from saccade.errors import UserError, describe_missing
 from saccade.export.ctranslate2 import CTranslate2Engine
 from saccade.export.huggingface import HuggingFaceEngine
-from saccade.export.proof import Bounds, Proof, Sample, Say, encode_sample, list_versions, max_difference, prove
+from saccade.export.proof import (
+    MINUTES,
+    Bounds,
+    Proof,
+    Sample,
+    Say,
+    encode_sample,
+    list_versions,
+    max_difference,
+    prove,
+)
 from saccade.files import create_folder
 from saccade.imports import ctranslate2
 from saccade.imports.ctranslate2 import ReadFolder, tokenizer_kind
@@ -54,6 +64,7 @@ def import_folder(
     most: int,
     say: Say,
     bounds: InsideBounds | None = None,
+    minutes: float = MINUTES,
 ) -> Proof:
     """Write a run, compare it with the folder's own engine on some pairs (or on drawn ones), and return what was found.
 
@@ -76,7 +87,7 @@ def import_folder(
         predictor: Predictor = load_run(draft, device="cpu")
         portable = predictor.portable()
         assert isinstance(portable, Portable)  # an import reads and writes text
-        proof = _prove(model, portable, folder, scored, most, say, bounds or InsideBounds())
+        proof = _prove(model, portable, folder, scored, most, say, bounds or InsideBounds(), minutes)
         manifest.write(draft, PROOF, json.dumps(proof.plain(), indent=1))
     return proof
 
@@ -112,6 +123,7 @@ def _prove(
     most: int,
     say: Say,
     bounds: InsideBounds,
+    minutes: float,
 ) -> Proof:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Hugging Face, about tokenizers
@@ -127,10 +139,9 @@ def _prove(
         if not sample.sources:
             raise UserError(f"{scored.name}: no pair of this set is short enough to prove the import with")
         proof = Proof({"format": engine.name, "set": scored.name, "pairs": len(sample.sources)})
-        prove(portable, sample, engine, Bounds(), proof, say)
+        prove(portable, sample, engine, Bounds(minutes=minutes), proof, say)
         if isinstance(engine, HuggingFaceEngine):
-            say("comparing logits and weights")
-            _compare_inside(portable, sample, engine, proof, bounds)
+            _compare_inside(portable, sample, engine, proof, bounds, say)
     proof.found["versions"] = list_versions(("ctranslate2",) if isinstance(model, ReadFolder) else LIBRARIES)
     return proof
 
@@ -154,7 +165,7 @@ def _draw_pairs(portable: Portable, count: int) -> ScoredSet:
 
 @torch.no_grad()
 def _compare_inside(
-    portable: Portable, sample: Sample, engine: HuggingFaceEngine, proof: Proof, bounds: InsideBounds
+    portable: Portable, sample: Sample, engine: HuggingFaceEngine, proof: Proof, bounds: InsideBounds, say: Say
 ) -> None:
     """Compare all logits, and the weights of all heads of all layers, while references are read."""
     network, numbers = cast(Any, portable.network), engine.numbering
@@ -162,7 +173,8 @@ def _compare_inside(
     silent = torch.isin(numbers.target_V, torch.tensor([*numbers.silent], dtype=torch.long))
     silent[1] |= bool((numbers.target_V == numbers.target_V[1]).sum() > 1)  # our <s>, a copy of another id
     engine.model.set_attn_implementation("eager")
-    for source, target in zip(sample.sources, sample.targets, strict=True):
+    for number, (source, target) in enumerate(zip(sample.sources, sample.targets, strict=True)):
+        say(f"comparing logits and weights: {number:,} of {len(sample.sources):,}")
         with recording(network, kinds=KINDS) as record:
             ours = network.logits(network(*pad_sources([source]), decoder_input([target])))
         theirs = engine.read([source], [target], output_attentions=True)

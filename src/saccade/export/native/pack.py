@@ -28,7 +28,7 @@ from saccade.models.pointing.copying import CopyingModel
 from saccade.models.seq2seq import Seq2Seq
 from saccade.models.transformer import DecoderBlock, EncoderBlock, Residual, Transformer
 
-VERSION = 2  # of the file; csrc/model.c has it, too
+VERSION = 3  # of the file; csrc/model.c has it, too
 MAGIC, HEADER, ALIGNMENT, PANEL = b"saccade", 256, 64, 64
 SIZES = struct.Struct("<8s22qdQ")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
@@ -217,12 +217,12 @@ def _list_blocks(network: Transformer, is_int8: bool) -> Iterator[Array]:
 def _list_positions(network: Transformer) -> Iterator[Array]:
     position = network.positions
     if isinstance(position, Sinusoidal):
-        yield position.get_buffer("rate_half").float().numpy()
+        yield position.get_buffer("exact_half").double().numpy()
     elif isinstance(position, Learned):
         yield _pad(position.table.detach().float().numpy(), 1)
     elif network.sizes.positions == "rotary":
         rotary = next(module for module in network.modules() if isinstance(module, Rotary))
-        yield rotary.angles.get_buffer("rate_half").float().numpy()
+        yield rotary.angles.get_buffer("rate_half").double().numpy()
     elif network.encoder_bias is not None and network.decoder_bias is not None:
         yield _list_bias(network.encoder_bias, -network.encoder_bias.max_distance)
         yield _list_bias(network.decoder_bias, 0)

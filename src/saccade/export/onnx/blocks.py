@@ -48,7 +48,7 @@ def see_all(graph: Graph, x_BSD: str, length_B: str, sizes: BlockSizes, bias: Re
 def add_positions(graph: Graph, positions: nn.Module | None, x_BTD: str, place_T: str) -> str:
     """Add the vectors of positions that have some."""
     if isinstance(positions, Sinusoidal):
-        return str(graph("Add", x_BTD, graph.pair_up(*graph.circle(place_T, positions.get_buffer("rate_half")))))
+        return str(graph("Add", x_BTD, graph.pair_up(*graph.circle(place_T, positions.get_buffer("exact_half")))))
     if isinstance(positions, Learned):
         return str(graph("Add", x_BTD, graph("Gather", graph.constant(positions.table), place_T)))
     return x_BTD

@@ -138,10 +138,12 @@ class Graph:
         return self("Reshape", both, self("Concat", kept, last, axis=0))
 
     def circle(self, at_T: str, rate: Tensor) -> tuple[str, str]:
-        """Return the sines and cosines of places times rates, [T, D / 2]."""
-        place = self("Unsqueeze", self("Cast", at_T, to=self.type_of(np.float32)), self.integers(1))
-        angle = self("Mul", place, self.constant(rate))
-        return self("Sin", angle), self("Cos", angle)
+        """Return the sines and cosines of places times rates, [T, D / 2]; angles are as precise as the rates."""
+        dtype = np.float64 if rate.dtype == torch.float64 else np.float32
+        place = self("Unsqueeze", self("Cast", at_T, to=self.type_of(dtype)), self.integers(1))
+        angle = self("Mul", place, self.constant(rate.tolist(), dtype))
+        sine, cosine = (self("Cast", self(name, angle), to=self.type_of(np.float32)) for name in ("Sin", "Cos"))
+        return sine, cosine
 
     def rotate(self, x_BHTK: str, at_T: str, rate: Tensor) -> str:
         """Turn pairs of queries or keys (rotary positions)."""

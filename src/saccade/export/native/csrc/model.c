@@ -13,7 +13,7 @@
 
 #include "native.h"
 
-enum { VERSION = 2, HEADER = 256, ALIGNMENT = 64 };
+enum { VERSION = 3, HEADER = 256, ALIGNMENT = 64 };
 static const char MAGIC[8] = "saccade";
 
 EXPORT uint64_t saccade_checksum(const void *data, long count) {  // of a multiple of 32 bytes
@@ -90,7 +90,7 @@ static void take_all(struct model *model, struct cursor *cursor) {
   const struct sizes *sizes = &model->sizes;
   long width = sizes->width, stride = model->stride;
   if (sizes->positions == SINUSOIDAL || sizes->positions == ROTARY)
-    model->positions = take(cursor, (sizes->positions == ROTARY ? model->head_width : width) / 2 * 4);
+    model->rates = take(cursor, (sizes->positions == ROTARY ? model->head_width : width) / 2 * 8);
   if (sizes->positions == LEARNED) model->positions = take(cursor, sizes->num_positions * stride * 4);
   if (sizes->positions == RELATIVE) {
     model->encoder_bias = take(cursor, sizes->num_heads * (2 * sizes->distance + 1) * 4);
@@ -249,7 +249,8 @@ EXPORT struct model *saccade_open(const char *path, const char *kernels, int num
   return model;
 }
 
-// Makes room for sines and cosines of so many positions; nothing may be computed meanwhile.
+// Makes room for sines and cosines of so many positions; nothing may be computed meanwhile. Angles are as exact as
+// torch's path has them: of sinusoids in float64, of rotary positions in float32.
 void extend_table(struct model *model, long count) {
   bool is_rotary = model->sizes.positions == ROTARY;
   if ((!is_rotary && model->sizes.positions != SINUSOIDAL) || count <= model->num_table) return;
@@ -260,8 +261,9 @@ void extend_table(struct model *model, long count) {
     float *at = model->table + t * stride;
     memset(at, 0, (size_t)stride * sizeof(float));
     for (long i = 0; i < width / 2; i++) {
-      float angle = (float)t * model->positions[i];
-      at[2 * i] = sinf(angle), at[2 * i + 1] = cosf(angle);
+      double angle = (double)t * model->rates[i];
+      if (is_rotary) angle = (float)angle;
+      at[2 * i] = (float)sin(angle), at[2 * i + 1] = (float)cos(angle);
     }
   }
   model->num_table = count;

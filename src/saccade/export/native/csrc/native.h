@@ -110,6 +110,7 @@ struct model {
   struct recurrent recurrent;
   struct norm encoder_norm, decoder_norm;
   const float *positions, *encoder_bias, *decoder_bias;
+  const double *rates;  // of the angles of sinusoids and rotary positions
   float *table;  // sines and cosines of as many positions as were needed yet
   long num_table;
   const struct kernels *kernels;
