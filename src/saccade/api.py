@@ -93,11 +93,17 @@ def evaluate(run: AnyPath | Predictor, *files: AnyPath, device: str | None = Non
 
 
 def look(
-    model: Any, text: str, *, tokenizer: Any, target: str | None = None, generate: Mapping[str, Any] | None = None
+    model: Any,
+    text: str,
+    *,
+    tokenizer: Any = None,
+    target: str | None = None,
+    generate: Mapping[str, Any] | None = None,
 ) -> Insight:
     """Return what a model of Hugging Face saw of a text: every layer and head, and what it answered.
 
-    The model must have been loaded with attn_implementation="eager". With a `target` it reads this answer in the place
+    The model must have been loaded with attn_implementation="eager"; `tokenizer` is by default the one that lies where
+    it was loaded from. With a `target` it reads this answer in the place
     of its own: an output, what stands at the gaps, or a label. `generate` are options of its own `generate`. A run has
     a method `look` of its own.
     """
@@ -162,7 +168,7 @@ def trust(
 ) -> Panel:
     """Test how far attention explains a model's answers, as `saccade look --trust` does, of a run or of Hugging Face.
 
-    A model of Hugging Face needs its `tokenizer`; `generate` are options of its own `generate`.
+    `tokenizer` and `generate` are those of `look`, for a model of Hugging Face.
     """
     if isinstance(texts, str):
         raise UserError("texts: one text given; it takes a list of texts")

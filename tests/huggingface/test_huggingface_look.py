@@ -46,6 +46,19 @@ def test_the_weights_are_the_models_own(kind: str) -> None:
     assert seen.map(name).weight_LHTS[0, 0].max() > 0.3
 
 
+def test_the_tokenizer_is_found_where_the_model_is(tmp_path: Path) -> None:
+    model, tokenizer = make("GPT2LMHeadModel")
+    with pytest.raises(UserError, match="tokenizer: not given, and there is none beside this model"):
+        saccade.look(model, "the cat")
+    model.save_pretrained(tmp_path)
+    model = type(model).from_pretrained(tmp_path, attn_implementation="eager")
+    with pytest.raises(UserError, match=f"there is none in {tmp_path}; give the model's own"):
+        saccade.look(model, "the cat")
+    tokenizer.save_pretrained(tmp_path)
+    seen, given = saccade.look(model, "the cat"), saccade.look(model, "the cat", tokenizer=tokenizer)
+    assert seen.answer == given.answer
+
+
 def test_a_writer_has_three_kinds_of_weights() -> None:
     seen, model, tokenizer = look("T5ForConditionalGeneration", "the cat sleeps", target="the old dog .")
     given = tokenizer("the cat sleeps", return_tensors="pt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -69,8 +70,9 @@ class HuggingFaceModel(Predictor):
     `generate`, of models that write.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, generate: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, model: Any, tokenizer: Any = None, generate: Mapping[str, Any] | None = None) -> None:
         _check_model(model)
+        tokenizer = _find_tokenizer(model) if tokenizer is None else tokenizer
         if not hasattr(tokenizer, "convert_ids_to_tokens"):
             raise UserError(f"tokenizer: {type(tokenizer).__name__} given; allowed: the model's own (AutoTokenizer)")
         self.model, self.tokenizer, self.generate = model, tokenizer, generate
@@ -244,6 +246,20 @@ def _check_model(model: Any) -> None:
             f"model: {name} computes attention with {way}, which returns no weights; load it with "
             "from_pretrained(..., attn_implementation='eager')"
         )
+
+
+def _find_tokenizer(model: Any) -> Any:
+    """Return the tokenizer that lies where a model was loaded from; nothing is downloaded."""
+    from transformers import AutoTokenizer
+
+    place = model.name_or_path
+    if place:
+        with suppress(OSError, ValueError, KeyError):
+            found = AutoTokenizer.from_pretrained(place, local_files_only=True)
+            if len(found) > len(found.all_special_ids):  # without files it may be an empty one
+                return found
+    where = f"in {place}" if place else "beside this model, which was loaded from nowhere"
+    raise UserError(f"tokenizer: not given, and there is none {where}; give the model's own")
 
 
 def _join_layers(weights: Sequence[Tensor] | None, model: Any, queries: TextSide, keys: TextSide) -> Tensor:
