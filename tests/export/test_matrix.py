@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from exports import (
     EMBEDDED,
@@ -29,11 +30,13 @@ from exports import (
 )
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import SPECIAL, Tokenizer, Vocabulary
-from saccade.export.formats import FORMATS, list_possible
+from saccade.errors import UserError
+from saccade.export.formats import FORMATS, check_format, list_possible
 from saccade.export.write import export
 from saccade.inspection.insight import Head
 from saccade.layers.dialogue import RecurrentContext
 from saccade.layers.pooling import AttentionPooling, StructuredPooling
+from saccade.models.pointing.copying import CopyingModel
 from saccade.tasks.base import Portable, PortablePass, ScoredSet
 
 LANGUAGES = ("de", "fr")
@@ -65,6 +68,17 @@ def two_pieces(**sizes: Any) -> Portable:
 def on_list() -> Portable:
     both = (listed(), listed())
     return portable(transformer(norm="post", vocabularies=both, tied="three"), *both, languages=LANGUAGES)
+
+
+def copying() -> Portable:
+    network = transformer()
+    return portable(CopyingModel(network, width=24, source_width=24, score="additive"), languages=LANGUAGES)
+
+
+def hearing() -> Portable:
+    network = recurrent()
+    network.source = torch.nn.Linear(3, 10)
+    return portable(network, object(), languages=LANGUAGES)  # it has features in the place of a tokenizer
 
 
 def random_ids() -> ScoredSet:
@@ -133,12 +147,24 @@ FAMILIES = {
     "features to sentence, hard": Family(
         lambda: captioner(kind="features", attention="hard").portable(), examples(pictures("features")), "onnx"
     ),
+    "copying": Family(copying, random_ids, ""),
+    "sound to text": Family(hearing, random_ids, ""),
 }
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_a_format_takes(name: str) -> None:
     assert list_possible(FAMILIES[name].make()) == [one for one in FORMATS if one in FAMILIES[name].formats.split()]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_format_leaves_has_a_reason(name: str) -> None:
+    """One line: the format, the reason, and the formats that can."""
+    model, taken = FAMILIES[name].make(), FAMILIES[name].formats.split()
+    for to in FORMATS.keys() - taken:
+        with pytest.raises(UserError, match=rf"^{to} can't say .+; formats that can: ") as refused:
+            check_format(to, model)
+        assert str(refused.value).endswith(", ".join(one for one in FORMATS if one in taken) or "none")
 
 
 PAIRS = [(name, one) for name, family in FAMILIES.items() for one in family.formats.split()]

@@ -315,7 +315,7 @@ class Predictor(Protocol):
 
     def portable(self) -> Portable | PortablePass:
         """Return the network and what other engines need to run it."""
-        raise UserError("export: models of this task can't be exported; allowed: text to text, labels, tags, captions")
+        raise UserError("export: no format can say a model of this task; allowed: text to text, labels, tags, captions")
 
     @property
     def engine(self) -> str:

@@ -55,7 +55,7 @@ def test_it_learns(folder: Path) -> None:
 def test_no_engine_can_run_it(folder: Path) -> None:
     refused = call("export", folder / "run", "onnx", folder / "out").exception
     assert isinstance(refused, UserError), refused
-    assert "models of this task can't be exported" in str(refused)
+    assert "no format can say a model of this task" in str(refused)
 
 
 def test_files_are_scored_too(folder: Path) -> None:
