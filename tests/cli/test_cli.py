@@ -126,6 +126,10 @@ def test_every_command_says_in_one_line_that_it_has_no_such_option(
         (("predict",), "predict: missing argument 'model' (Usage: saccade predict [OPTIONS] {model} [texts]...)"),
         (("predict", "run", "--beam"), "Option '--beam' requires an argument"),
         (("predict", "run", "--beam", "x"), "predict: invalid value for '--beam': Input should be a valid integer"),
+        (
+            ("predict", "run", "--engine", "x"),
+            "predict: invalid value for '--engine': 'x' is not one of 'auto', 'torch'",
+        ),
         (("config", "schema", "a", "b", "c"), "config schema: got unexpected extra argument"),
     ],
 )

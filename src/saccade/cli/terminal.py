@@ -99,7 +99,7 @@ def one_line_warnings() -> Iterator[None]:
 
 def explain_misuse(error: Any) -> str:
     """Say in one line what is wrong with a command's words, and what is allowed; nothing where its help was shown."""
-    message = " ".join(error.format_message().split()).removesuffix(".")
+    message = " ".join(error.format_message().split()).removesuffix(".").replace(": Value error, ", ": ")
     if not message or error.ctx is None:
         return message
     command, usage = error.ctx.command, " ".join(error.ctx.get_usage().split())

@@ -257,7 +257,7 @@ def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
     """Return the test set, or the validation set where there is none; pairs with a blank side are left out."""
     name: corpora.SetName = "data.test" if config.data.test else "data.valid"
     if config.data.test is None and config.data.valid is None:
-        raise UserError("data.test: missing; an imported model has no test set, so give one")
+        raise UserError("data.test: missing; an imported model has no test set, so give pairs (--input)")
     texts = corpora.held_out_corpora(config, name)
     pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
     return ScoredSet(name.removeprefix("data."), pairs)

@@ -70,7 +70,7 @@ class Reliability(NamedTuple):
 
     def render(self) -> Markup:
         """Draw the shares of right words over the confidence, before and after, and tell the errors."""
-        page = Markup()
+        charts = Markup()
         for name, (before, after) in (("words", self.words), ("sentences", self.sentences)):
             drawn = [
                 Line("as it should be", [(0.0, 0.0), (1.0, 1.0)]),
@@ -79,9 +79,10 @@ class Reliability(NamedTuple):
             ]
             heading = f"Share of right words, by the confidence of {name}"
             chart = curves.draw_chart(drawn, label=heading, x_label="confidence", x_end=1.0, from_zero=True)
-            page += curves.draw_figure(heading, chart, drawn, "Above the straight line it is surer than it says.")
+            charts += curves.draw_figure(heading, chart, drawn, "Above the straight line it is right more often than it says.")
         rows = [(name.replace("_", " "), f"{100 * value:.1f}%") for name, value in self.figures().items()]
-        return page + render_table("Expected calibration error", ["Of", "Error"], rows, template="named_rows.html")
+        errors = render_table("Expected calibration error", ["Of", "Error"], rows, template="named_rows.html")
+        return Markup('<div class="charts">{}</div>\n{}').format(charts, errors)
 
 
 def judge(translator: Translator, results: Sequence[TranslationResult], references: Sequence[str]) -> Judged:
