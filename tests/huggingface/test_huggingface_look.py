@@ -209,7 +209,7 @@ def test_a_model_without_weights_is_told_how_to_load_it() -> None:
         ("BertModel", "a " * 41, {}, "text: it has 43 pieces; at most 40 can be looked at"),
         ("BertModel", "a", {"target": "b"}, "target: given, but BertModel answers nothing"),
         ("BertModel", "a", {"generate": {}}, "generate: given, but BertModel writes nothing"),
-        ("BertModel", "a", {"tokenizer": None}, "tokenizer: NoneType given"),
+        ("BertModel", "a", {"tokenizer": 3}, "tokenizer: int given"),
         ("BertModel", ["a"], {}, "text: list given; it looks at one text"),
         ("BertForMaskedLM", TEXT, {"target": "old cat"}, "target: 'old cat' has 2 pieces; the text has 1 of"),
         ("BertForSequenceClassification", "a", {"target": "fine"}, "target: 'fine' given; allowed: bad, good"),
