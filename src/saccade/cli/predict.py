@@ -191,7 +191,7 @@ def predict(
             pictures.draw(best, number)
             if not streams:
                 typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
-            if evidence.attention and not as_json:
+            if (evidence.attention or evidence.confidence) and not as_json:
                 best.show(console)
     for line in (*cuts.describe(), *insisted.describe()):
         typer.echo(f"saccade: {line}", err=True)

@@ -49,6 +49,10 @@ class Sure(NamedTuple):
     sentence: float
     words: list[tuple[str, float]]
 
+    def line(self) -> str:
+        words = ", ".join(f"{word} {_percent(p)}" for word, p in self.words)
+        return f"{_percent(self.sentence)} sure: {words}"
+
 
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
@@ -97,7 +101,9 @@ class TranslationResult(NamedTuple):
         return shown
 
     def show(self, console: Console) -> None:
-        """The weights in the terminal, where there are any."""
+        """How sure it is and the weights in the terminal, where there are any."""
+        if self.confidence is not None:
+            console.print(self.confidence.line(), markup=False, highlight=False, soft_wrap=True)
         if self.attention is not None and self.source_pieces is not None:
             pieces = self._written()
             console.print(heatmap.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
@@ -140,3 +146,8 @@ class HeadChoice(NamedTuple):
                 raise UserError(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
         weight_BHTS = weight_BLHTS[:, self.layer]
         return weight_BHTS.mean(1) if self.head is None else weight_BHTS[:, self.head]
+
+
+def _percent(share: float) -> str:
+    """Write a share so that only what is certain is 100%."""
+    return ">99%" if 0.995 <= share < 1 else f"{100 * share:.0f}%"

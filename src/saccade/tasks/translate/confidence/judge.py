@@ -79,7 +79,9 @@ class Reliability(NamedTuple):
             ]
             heading = f"Share of right words, by the confidence of {name}"
             chart = curves.draw_chart(drawn, label=heading, x_label="confidence", x_end=1.0, from_zero=True)
-            charts += curves.draw_figure(heading, chart, drawn, "Above the straight line it is right more often than it says.")
+            charts += curves.draw_figure(
+                heading, chart, drawn, "Above the straight line it is right more often than it says."
+            )
         rows = [(name.replace("_", " "), f"{100 * value:.1f}%") for name, value in self.figures().items()]
         errors = render_table("Expected calibration error", ["Of", "Error"], rows, template="named_rows.html")
         return Markup('<div class="charts">{}</div>\n{}').format(charts, errors)
