@@ -103,9 +103,8 @@ def look(
     """Return what a model of Hugging Face saw of a text: every layer and head, and what it answered.
 
     The model must have been loaded with attn_implementation="eager"; `tokenizer` is by default the one that lies where
-    it was loaded from. With a `target` it reads this answer in the place
-    of its own: an output, what stands at the gaps, or a label. `generate` are options of its own `generate`. A run has
-    a method `look` of its own.
+    it was loaded from. With a `target` it reads this answer in the place of its own: an output, what stands at the
+    gaps, or a label. `generate` are options of its own `generate`. A run has a method `look` of its own.
     """
     if not isinstance(text, str):
         raise UserError(f"text: {type(text).__name__} given; it looks at one text")
