@@ -191,6 +191,7 @@ class CTranslate2Engine:
 
     name = "CTranslate2"
     renormalizes = True
+    ends_early = True
 
     def __init__(self, portable: Portable, folder: Path) -> None:
         import ctranslate2

@@ -240,6 +240,7 @@ class HuggingFaceEngine:
 
     name = "Hugging Face"
     renormalizes = False
+    ends_early = False
 
     def __init__(
         self,
@@ -291,7 +292,7 @@ class HuggingFaceEngine:
         del thorough  # without a length penalty it never ends too early
         how: dict[str, Any] = {} if beam == 1 else {"length_penalty": 0.0, "early_stopping": "never"}
         never = [int(self.numbering.target_V[PAD]), *(self.model.generation_config.suppress_tokens or [])]
-        how["suppress_tokens"] = never  # <pad>, as here
+        how |= {"suppress_tokens": never, "forced_eos_token_id": None}  # <pad>, and no </s> at the limit, as here
         return self.search_as(sources, num_beams=beam, max_new_tokens=limit, no_repeat_ngram_size=0, **how)
 
     @torch.no_grad()

@@ -41,6 +41,7 @@ class Engine(Protocol):
     name: str
     longest: int | None  # ids that it reads or writes, </s> included
     renormalizes: bool  # ids that are never written give their probability to the others
+    ends_early: bool  # a beam may end too early, unless it is thorough
 
     def log_probabilities(self, sources: Sources, targets: Ids) -> list[list[float]]:
         """Return log p of each id of the targets, </s> included."""
@@ -221,7 +222,8 @@ class _Comparison:
         ours = search_ours(writer, sources, beam, self.limit, self.portable.join, begins)
         self.say(f"{where} in {engine.name}")
         theirs = engine.search(sources, beam, self.limit, thorough=False)
-        if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
+        again = [row for row in range(len(ours)) if ours[row] != theirs[row]]
+        if again and beam > 1 and engine.ends_early:
             self.say(f"{where} in {engine.name}, {len(again):,} of them again and to their end")
             found = engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
             for row, ids in zip(again, found, strict=True):

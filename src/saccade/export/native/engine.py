@@ -64,6 +64,7 @@ class NativeEngine:
 
     name = "native"
     renormalizes = False
+    ends_early = False
 
     def __init__(self, network: Packable, packed: Path, kernels: str | None = None, threads: int | None = None) -> None:
         self.kernels = choose_kernels() if kernels is None else kernels

@@ -73,6 +73,7 @@ class OnnxEngine:
 
     name = "ONNX Runtime"
     renormalizes = False
+    ends_early = False
 
     def __init__(self, portable: Portable, folder: Path) -> None:
         self._encoder, self._decoder = (load_graph(folder / name) for name in (ENCODER, DECODER))
