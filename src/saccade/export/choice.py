@@ -17,4 +17,4 @@ class EngineChoice(NamedTuple):
     shortlist: Path | None = None
 
 
-TORCH = EngineChoice("torch")
+AUTO, TORCH = EngineChoice(), EngineChoice("torch")

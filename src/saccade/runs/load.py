@@ -6,9 +6,12 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
+from torch import Tensor, nn
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from saccade.errors import UserError
 from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
@@ -19,6 +22,7 @@ from saccade.runs.room import bounded_network
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
+FILLS = (Tensor.uniform_, Tensor.normal_, init.kaiming_uniform_, init.xavier_uniform_, init.uniform_, init.normal_)
 AnyPath = str | os.PathLike[str]
 
 
@@ -74,13 +78,25 @@ def read_trained(folder: Path, field: str = "") -> Any:
     return config_file.load_config(folder / CONFIG)
 
 
+@final
+class _Unfilled(TorchFunctionMode):
+    """Leaves first weights unset: those of the run follow, all of them. Drawing a base model's took most of its load."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        first = args[0] if args else given.get("tensor")
+        if func in FILLS and isinstance(first, nn.Parameter):  # what others are made of is needed
+            return first
+        return func(*args, **given)
+
+
 def _load_one(folder: Path, device: str | None) -> Predictor:
     config = read_trained(folder)
     if device is not None:
         config = config.model_copy(update={"device": device})
         devices.device_for(config)  # refuses one that isn't there
     try:
-        with bounded_network(1, torch.device("cpu")):
+        with bounded_network(1, torch.device("cpu")), _Unfilled():
             return TASKS[config.task].load(config, folder)
     except FileNotFoundError as error:  # only training writes into a run
         name = error.filename or folder

@@ -20,6 +20,7 @@ from saccade.bench.serving.fuzzing import FuzzReport, fuzz
 from saccade.bench.serving.http_client import Connection, Reply, RunningServer, start_server
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
+from saccade.export.choice import AUTO, EngineChoice
 from saccade.runs import config as config_file
 from saccade.serving.models import LanguagePair, load_runs
 from saccade.tasks.translate import corpora
@@ -169,6 +170,13 @@ class LoadPlan:
     num_requests: int = 50_000
     pause: float = 0.0
     options: Sequence[str] = ()
+    engine: EngineChoice = AUTO
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the server is told."""
+        chosen = ["--engine", self.engine.name, "--quantization", self.engine.quantization]
+        return [str(self.run), "--quiet", *chosen, *self.options]
 
 
 def run(plan: LoadPlan, say: Say) -> LoadReport:
@@ -176,7 +184,7 @@ def run(plan: LoadPlan, say: Say) -> LoadReport:
     right, pair = right_answers(plan, say)
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_server(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
+        start_server(*plan.arguments, log=Path(folder) / "log") as where,
     ):
         return asyncio.run(_measure(plan, Clients(where, right, pair), say))
 
@@ -209,7 +217,7 @@ async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:
 
 def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePair]:
     """Translate distinct texts offline; return them with their translations, and the languages."""
-    (loaded,) = load_runs([plan.run])
+    (loaded,) = load_runs([plan.run], engine=plan.engine)
     if not isinstance(loaded.predictor, Translator) or loaded.pair is None:
         raise UserError(f"{plan.run}: it doesn't translate; the load is of a translator")
     texts = list(itertools.islice(dict.fromkeys(filter(None, _lines(plan))), MOST_TEXTS))

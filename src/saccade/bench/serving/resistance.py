@@ -46,7 +46,7 @@ def run(plan: LoadPlan, names: str | None, say: Say) -> list[AttackRow]:
     chosen, rows = parse_names("kinds", names, known), list[AttackRow]()
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_server(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
+        start_server(*plan.arguments, log=Path(folder) / "log") as where,
     ):
         clients = Clients(where, right, pair, are_apart=True)
         asyncio.run(clients.run(plan.clients, until=after(WARM_SECONDS)))

@@ -31,7 +31,9 @@ from saccade.bench.serving import resistance as resistance_bench
 from saccade.cli.bench.repeat import bench_repeat
 from saccade.cli.bench.speed import bench_decode, bench_train
 from saccade.cli.bench.start import bench_start
+from saccade.cli.flags import Engine, Quantization
 from saccade.errors import UserError, describe_missing
+from saccade.export.choice import EngineChoice
 from saccade.tasks.translate.networks import Size
 from saccade.training.rate import Pace
 
@@ -190,6 +192,8 @@ def bench_serve(
         int, typer.Option(min=0, help="Number of requests while memory is measured (0: none).")
     ] = 50_000,
     fuzz: Annotated[int, typer.Option(min=0, help="Send this number of malformed requests instead.")] = 0,
+    engine: Engine = "auto",
+    quantization: Quantization = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Load a server with clients that check their answers: answers a second, waiting time, memory."""
@@ -201,7 +205,13 @@ def bench_serve(
     if runs[1:]:
         raise UserError(f"{runs[1]}: a second run given; the load is of one (several are for --fuzz)")
     plan = serving_bench.LoadPlan(
-        run=runs[0], texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
+        run=runs[0],
+        texts=texts,
+        clients=clients,
+        seconds=seconds,
+        alone_seconds=alone,
+        num_requests=requests,
+        engine=EngineChoice(engine, quantization),
     )
     report = serving_bench.run(plan, Console(stderr=True).print)
     typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
