@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from saccade.__main__ import choose_waiting
-from saccade.training import precision
+from saccade.ops.precision import outputs_in
+from saccade.training import losses, precision
 from saccade.training.determinism import repeat_exactly, use_threads
+from saccade.training.options import TrainingOptions
 from saccade.training.rate import Rate
 
 CPU = torch.device("cpu")
@@ -75,6 +77,42 @@ def test_auto_precision_asks_what_the_processor_has_and_how_wide_a_network_is(
     monkeypatch.setattr(precision, "_survives", lambda: True)
     network = nn.Sequential(nn.Linear(width, width), nn.Linear(width, 3))
     assert precision.compute_dtype("auto", CPU, network) == getattr(torch, wanted)
+
+
+@pytest.mark.parametrize(
+    ("has_it", "outputs", "wanted", "found"),
+    [
+        (True, 4096, "auto", "bfloat16_output"),
+        (True, 4095, "auto", "float32"),
+        (False, 4096, "auto", "float32"),
+        (True, 4096, "float32", "float32"),
+        (False, 5, "bfloat16_output", "bfloat16_output"),
+    ],
+)
+def test_a_large_output_layer_is_multiplied_in_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, has_it: bool, outputs: int, wanted: str, found: str
+) -> None:
+    monkeypatch.setattr(precision, "_multiplies_natively", lambda: has_it)
+    monkeypatch.setattr(precision, "_survives", lambda: True)
+    network = nn.ModuleDict({"output": nn.Embedding(outputs, 8)})
+    options = TrainingOptions(
+        max_steps=1,
+        learning_rate=1.0,
+        warmup_steps=1,
+        dtype=precision.compute_dtype(wanted, CPU, network),
+        output_dtype=precision.output_dtype(wanted, CPU, network),
+    )
+    assert options.precision == found
+    assert options.dtype == torch.float32
+    vectors, matrix, target = torch.randn(9, 8), torch.randn(outputs, 8), torch.arange(9) % outputs
+    exact, _ = losses.smoothed_cross_entropy(vectors.double(), matrix.double(), target, smoothing=0.1)
+    with outputs_in(options.output_dtype):
+        loss, _ = losses.smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
+    error = abs(float(loss / exact - 1))
+    assert (error > 1e-6) == (found != "float32")
+    assert error < 1e-2
+    again, _ = losses.smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)  # behind the block
+    assert abs(float(again / exact - 1)) < 1e-6
 
 
 def test_auto_precision_is_float32_where_bfloat16_kills(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,10 +245,12 @@ class TrainingSection(Section):
     adam_betas: tuple[Share, Share] = (0.9, 0.98)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     weight_decay: Annotated[float, Field(ge=0)] = Field(default=0.0, description="Not for norms, biases, embeddings.")
-    precision: Literal["auto", "float32", "bfloat16", "float8"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "bfloat16_output", "float8"] = Field(
         default="auto",
-        description="auto takes bfloat16 where the device has it and matrices are wide. float8 is bfloat16, with "
-        "the linear layers of Transformer blocks in float8, on a CUDA device of compute capability 8.9 or more.",
+        description="auto takes bfloat16 where the device has it and matrices are wide. bfloat16_output is float32 "
+        "with the products of the output layer in bfloat16; auto takes it on a CPU with 4,096 outputs or more. "
+        "float8 is bfloat16, with the linear layers of Transformer blocks in float8, on a CUDA device of compute "
+        "capability 8.9 or more.",
     )
     ema: Share = Field(default=0.0, description="Decay of a moving average of the weights, which becomes the model.")
     average_last: Annotated[int, Field(ge=0)] = Field(

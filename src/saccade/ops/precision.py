@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
+
+_OUTPUT: ContextVar[torch.dtype | None] = ContextVar("output", default=None)
 
 
 def widen(tensor: Tensor) -> Tensor:
@@ -17,6 +22,23 @@ def compute_dtype(tensor: Tensor) -> torch.dtype:
     """Return the dtype of a product with the tensor: autocast's, or its own."""
     device = tensor.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
+
+
+@contextmanager
+def outputs_in(dtype: torch.dtype) -> Iterator[None]:
+    """Let products of an output layer on a CPU have a dtype inside the block; in float32, that of autocast."""
+    token = _OUTPUT.set(None if dtype == torch.float32 else dtype)
+    try:
+        yield
+    finally:
+        _OUTPUT.reset(token)
+
+
+def output_dtype(vectors: Tensor) -> torch.dtype:
+    """Return the dtype of the products of these vectors with an output layer."""
+    if vectors.device.type != "cpu" or vectors.dtype != torch.float32:
+        return vectors.dtype
+    return _OUTPUT.get() or compute_dtype(vectors)
 
 
 def product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

@@ -168,7 +168,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:
-        config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
+        config = _with(config, "precision", options.precision)
     if team.is_first:
         _store(config, job, folder, numbers)
     return config, job, options

@@ -16,7 +16,7 @@ from saccade.training import checkpoints
 from saccade.training.distributed.shards import transformer_blocks
 from saccade.training.distributed.team import ALONE, Team
 from saccade.training.options import TrainingOptions
-from saccade.training.precision import compute_dtype
+from saccade.training.precision import OUTPUT, compute_dtype, output_dtype
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -40,11 +40,15 @@ def training_options(config: RunSection, network: nn.Module, team: Team = ALONE)
     precision = section.precision
     if precision == "float8":
         _check_float8(network, place)
+    if precision == OUTPUT and place.type != "cpu":
+        raise UserError(f"training.precision: {OUTPUT!r} given, which is for a CPU; allowed here: bfloat16, float32")
+    output = output_dtype(precision, place, network)
     if place.type == "cpu" and any(isinstance(module, nn.RNNBase) for module in network.modules()):
         if precision == "bfloat16":
             raise UserError("training.precision: 'bfloat16' given; on a CPU RNNs train in float32 (or auto)")
         precision = "float32"
-    return TrainingOptions(seed=config.seed, device=place, dtype=compute_dtype(precision, place, network), **given)
+    dtype = compute_dtype(precision, place, network)
+    return TrainingOptions(seed=config.seed, device=place, dtype=dtype, output_dtype=output, **given)
 
 
 def _check_float8(network: nn.Module, place: torch.device) -> None:

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from saccade.data.prefetch import Prefetcher
 from saccade.errors import NonFiniteLoss
 from saccade.ops.known_gradients import differentiate
+from saccade.ops.precision import outputs_in
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, average_files, copy_weights
@@ -58,9 +59,13 @@ class EagerBackward:
 
     def __init__(self, loss: Loss, options: TrainingOptions) -> None:
         self.loss, self.device, self.dtype = loss, options.device, options.dtype
+        self.output_dtype = options.output_dtype
 
     def __call__(self, batch: Batch, scale: float | Tensor) -> Tensor:
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+        with (
+            torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32),
+            outputs_in(self.output_dtype),
+        ):
             loss, shown = self.loss(batch.to(self.device))
         if isinstance(scale, float) and scale == 1.0:
             differentiate(loss)

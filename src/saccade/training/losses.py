@@ -23,7 +23,7 @@ from saccade.data.packing import IGNORED, PackedBatch, PackedRow
 from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused, num_multiprocessors
 from saccade.ops.known_gradients import is_one
-from saccade.ops.precision import widen
+from saccade.ops.precision import output_dtype, widen
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
@@ -84,8 +84,10 @@ def smoothed_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss over N tokens, and their summed negative log-likelihood (for perplexity; no gradient).
 
-    The products are made in the vectors' dtype; the matrix's gradient is summed in float32 and has the matrix's dtype.
+    The products are made in the vectors' dtype, or on a CPU in that of outputs (`outputs_in`, autocast); the matrix's
+    gradient is summed in float32 and has the matrix's dtype.
     """
+    vectors_ND = vectors_ND.to(output_dtype(vectors_ND))
     narrow = current_copies([matrix_VD], [], vectors_ND.dtype) if is_fused(vectors_ND) else []
     loss, likelihood, _, _ = linear_cross_entropy(vectors_ND, matrix_VD, target_N, smoothing, narrow)
     return loss, likelihood

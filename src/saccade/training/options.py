@@ -36,7 +36,14 @@ class TrainingOptions:
     seed: int = 1
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32  # of matrix products; weights stay float32
+    output_dtype: torch.dtype = torch.float32  # of those of the output layer, where it is the narrower one
     capture: bool = False  # forward and backward as a CUDA graph; the loss must not wait for the device
+
+    @property
+    def precision(self) -> str:
+        """The name of the precision in a config."""
+        name = str(self.dtype).removeprefix("torch.")
+        return name if self.output_dtype in (self.dtype, torch.float32) else f"{str(self.output_dtype)[6:]}_output"
 
 
 class Batch(Protocol):

@@ -9,6 +9,8 @@ import sys
 import torch
 from torch import nn
 
+OUTPUT = "bfloat16_output"  # a precision: float32, but for the output layer
+MANY = 4096  # outputs
 WIDE = 256  # on a CPU narrower matrices lose more time by their casts than they win (docs/fast.md)
 PROBE = """
 import torch
@@ -26,9 +28,25 @@ def compute_dtype(wanted: str, device: torch.device, network: nn.Module | None =
     if wanted == "auto":
         pays = _pays_on_gpu() if device.type == "cuda" else _multiplies_natively() and _is_wide(network) and _survives()
         return torch.bfloat16 if pays else torch.float32
-    return (
-        torch.float32 if wanted == "float32" else torch.bfloat16
-    )  # with float8, all but the linear layers is bfloat16
+    if wanted in ("float32", OUTPUT):
+        return torch.float32
+    return torch.bfloat16  # with float8, all but the linear layers
+
+
+def output_dtype(wanted: str, device: torch.device, network: nn.Module) -> torch.dtype:
+    """Return the dtype of the output layer's products; `auto` takes bfloat16 on a CPU where the vocabulary is large.
+
+    They are most of a narrow network's work, and their sums are long: what rounding does to one logit averages out.
+    """
+    if device.type != "cpu" or wanted not in ("auto", OUTPUT):
+        return compute_dtype(wanted, device, network)
+    pays = _has_many_outputs(network) and _multiplies_natively() and _survives()
+    return torch.bfloat16 if wanted == OUTPUT or pays else compute_dtype(wanted, device, network)
+
+
+def _has_many_outputs(network: nn.Module) -> bool:
+    weights = dict(network.named_parameters(remove_duplicate=False))
+    return len(weights["output.weight"]) >= MANY if "output.weight" in weights else False
 
 
 def _pays_on_gpu() -> bool:

@@ -50,6 +50,7 @@ class ToolkitPlan:
     rounds: int = 2
     threads: int = 2
     report_every: int = 10
+    precision: str = "auto"  # ours; the others compute in float32
 
     def job(self) -> ToolkitJob:
         """Return the model, to be trained for the warm-up and the counted steps."""
@@ -94,7 +95,7 @@ class ToolkitRow:
 
 def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
     """Train with every toolkit in turns, round by round; our row is the first."""
-    config = _config(plan.job(), _files(plan.data))
+    config = _config(plan.job(), _files(plan.data), plan.precision)
     torch.set_num_threads(plan.threads)
     contestants = [_Contestant(ToolkitRow("saccade", Versions(saccade.__version__, torch.__version__)), None)]
     contestants += [_make_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
@@ -190,7 +191,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         draft.write_text("".join(line + "\n" for line in lines), "utf-8")
 
 
-def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
+def _config(job: ToolkitJob, files: dict[str, str], precision: str = "float32") -> TranslateConfig:
     """Write the job as a config of ours."""
     tokenizer = {"kind": "unigram", "vocabulary_size": job.vocabulary_size, "shared": True}
     model = {
@@ -211,7 +212,7 @@ def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
         "label_smoothing": job.label_smoothing,
         "clip_norm": job.clip_norm,
         "adam_betas": job.adam_betas,
-        "precision": "float32",
+        "precision": precision,
         "validate_every": NEVER,
         "save_every": NEVER,
     }

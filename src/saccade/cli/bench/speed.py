@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
@@ -53,6 +53,10 @@ def bench_train(
         int | None, typer.Option(min=1, help="cpu: trainings of each; the best counts. (default: 2)")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="cpu: cores for each. (default: 2)")] = None,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16_output"] | None,
+        typer.Option(help="cpu: of our products; the others compute in float32. (default: auto)"),
+    ] = None,
     size: Annotated[TrainedSize | None, typer.Option(help="cuda: the model. (default: base)")] = None,
     tokens: Annotated[
         int | None, typer.Option(min=64, help="cuda: tokens of a step on each side. (default: 25600)")
@@ -74,7 +78,7 @@ def bench_train(
     check_device(device)
     here: dict[str, Any] = {"tokens": tokens, "steps": steps, "num_widths": shapes, "data": data}
     if device == Device.cuda:
-        refuse_options("cpu", peers_folder=peers_folder, rounds=rounds, threads=threads)
+        refuse_options("cpu", peers_folder=peers_folder, rounds=rounds, threads=threads, precision=precision)
         place = torch.device(device.value)
         wanted = vocabulary or (30_000 if size == TrainedSize.rnn else 37_000)
         sizes = flops.sizes_of((size or TrainedSize.base).value, wanted)
@@ -92,6 +96,7 @@ def bench_train(
         steps=steps or 100,
         rounds=rounds or 2,
         threads=threads or min(2, os.cpu_count() or 1),
+        precision=precision or "auto",
     )
     _show_toolkits(plan, picture, as_json)
 
@@ -107,7 +112,8 @@ def _show_toolkits(plan: training_bench.ToolkitPlan, picture: Path | None, as_js
         return
     console = Console()
     console.print(
-        f"{plan.threads} threads, {plan.steps} steps after {plan.warmup} of warm-up, the best of {plan.rounds} rounds."
+        f"{plan.threads} threads, {plan.steps} steps after {plan.warmup} of warm-up, the best of {plan.rounds} rounds; "
+        f"ours with precision {plan.precision}."
     )
     console.print(tables.of_training(rows))
 
