@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 from runs import make_run
 from saccade.bench.serving.attacks import WAYS, Attack, attacks
 from saccade.bench.serving.http_client import Connection, Reply, RunningServer
-from saccade.bench.serving.load import Clients, LoadReport, Tally
+from saccade.bench.serving.load import Clients, LoadPlan, LoadReport, Tally
 from saccade.bench.serving.resistance import AttackRow
 from saccade.bench.tables import of_attacks, of_serving
 from saccade.cli import app
+from saccade.export.choice import EngineChoice
 from saccade.serving.models import LanguagePair
 from saccade.serving.settings import Settings
 
@@ -128,3 +129,10 @@ def test_the_table() -> None:
     alone, together = Tally([0.1], Counter({200: 10}), elapsed=10), Tally([0.2], Counter({200: 80}), elapsed=10)
     table = of_serving(LoadReport(alone, together, [(0, 100.0)]))
     assert list(table.columns[2].cells)[-2:] == ["8.0", "100 MiB"]
+
+
+def test_a_server_under_load_has_the_engine_that_was_asked_for() -> None:
+    plain, chosen = LoadPlan(run=Path("run")), EngineChoice("native", "int8")
+    assert plain.arguments == ["run", "--quiet", "--engine", "auto", "--quantization", "float32"]
+    plan = LoadPlan(run=Path("run"), engine=chosen, options=["--threads", "2"])
+    assert plan.arguments[2:] == ["--engine", "native", "--quantization", "int8", "--threads", "2"]
