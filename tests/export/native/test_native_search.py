@@ -271,6 +271,20 @@ def test_auto_chooses_and_says_why(tmp_path: Path, overrides: tuple[str, ...], c
             load(run, engine="auto", quantization="int8")
 
 
+def test_the_command_line_takes_auto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, make, taken = make_run(tmp_path / "run"), engines.make_searcher, list[str]()
+
+    def watch(model: Portable, choice: EngineChoice) -> Any:
+        taken.append(choice.name)
+        return make(model, choice)
+
+    monkeypatch.setattr(engines, "make_searcher", watch)
+    for arguments, expected in (([], ["native"]), (["--engine", "torch"], []), (["--device", "cpu"], ["native"])):
+        done = CliRunner().invoke(app, ["predict", str(run), *arguments], input="a b\n")
+        assert (done.exit_code, "engine" in done.stderr, taken) == (0, False, expected)
+        taken.clear()
+
+
 def test_auto_is_torch_for_ensembles_and_other_tasks(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     assert load(run, run, engine="auto").predict(["a"])
