@@ -13,7 +13,7 @@ demo: $(READY)
 	@$(BIN)/saccade demo
 
 test: check $(NODE)
-	@SACCADE_TEST_SHUFFLE=$(SHUFFLE) $(BIN)/pytest -n auto --dist worksteal  # neighbours share what a file of tests makes
+	@$(if $(SHUFFLE),SACCADE_TEST_SHUFFLE=$(SHUFFLE)) $(BIN)/pytest -n auto --dist worksteal  # neighbours share what a file of tests makes
 
 check: $(READY)
 	@$(BIN)/ruff check .
