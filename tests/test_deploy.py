@@ -128,7 +128,8 @@ def cluster(tmp_path: Path) -> Path:
         "scontrol": '[ "$1 $2" = "show hostnames" ] && printf "node7\\nnode8\\n"',
         "srun": 'while [[ $1 == --* ]]; do case $1 in --overlap) shift;; *) shift 2;; esac; done; exec "$@"',
         "torchrun": f'echo "torchrun $*" >> {said}',
-        "ray": f'echo "ray $*" >> {said}',
+        "ray": f'echo "ray $*" >> {said}; [ $1 = start ] || [ $(grep -c "ray start" {said}) = 2 ]',  # if both began
+        "sleep": "exec /bin/sleep 0.02",
         "saccade": f'echo "saccade $* at $RAY_ADDRESS" >> {said}',
     }
     for name, body in commands.items():
