@@ -7,6 +7,7 @@ import io
 import json
 import math
 import wave
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from typer.testing import CliRunner, Result
 
 from saccade.cli import app
 from saccade.data.sound.mel import read_sound
+from saccade.data.sound.spoken import SpeechSet, words_of
 from saccade.data.sound.vocoder import encode_wav
 from saccade.errors import UserError
+from saccade.models.synthesizer import Spoken, Synthesizer
 from saccade.runs.load import load_run as load
 from saccade.serving.models import load_runs
 from saccade.tasks.speak.loss import guided_loss
@@ -77,6 +80,33 @@ def test_it_learns_to_read_while_it_speaks(folder: Path) -> None:
     assert found["alignment_error_ms"] < 80
     said = call("evaluate", folder / "run", folder / "test.tsv").stdout
     assert "words begin and end" in said
+
+
+class ReadsRightly(torch.nn.Module):
+    """Reads each word while it is heard, and the last one while the silence behind is heard."""
+
+    def __init__(self, network: Synthesizer, own: SpeechSet) -> None:
+        super().__init__()
+        self.network, self.sizes, self.own = network, network.sizes, own
+
+    def forward(self, ids_BS: torch.Tensor, length_B: torch.Tensor, frame_BTF: torch.Tensor) -> Spoken:
+        spoken = self.network(ids_BS, length_B, frame_BTF)
+        weight_BLS = torch.zeros_like(spoken.weight_BLS)
+        for row, weight_LS in enumerate(weight_BLS):
+            words, times = words_of(self.own.lines[row].text), self.own.times(row) or ()
+            for step in range(len(weight_LS)):
+                begun = sum(start <= step * 0.04 + 1e-6 for start, _ in times)
+                weight_LS[step, words[begun - 1].first] = 1
+        return spoken._replace(weight_BLS=weight_BLS)
+
+
+def test_the_silence_behind_belongs_to_no_word(folder: Path) -> None:
+    """A step is 40 ms long, as are silences between words, which make half of the ends late; 120 ms are behind."""
+    speaker = load(folder / "run")
+    own = speaker.read_set(folder / "test.tsv", folder / ".data")
+    found = replace(speaker, network=ReadsRightly(speaker.network, own)).measure(own, range(len(own)))
+    assert found.milliseconds is not None
+    assert found.milliseconds < 30
 
 
 def test_a_sound_is_written_and_drawn(folder: Path) -> None:

@@ -158,8 +158,9 @@ class Speaker(Predictor):
                 weight_LS = spoken.weight_BLS[place, :steps, : int(batch.length_B[place])].float().cpu()
                 in_order += is_monotone(weight_LS)
                 if (true := own.times(row)) is not None:
+                    heard = -(-(num_frames - own.tail) // own.frames_a_step)  # the silence behind belongs to no word
                     words = words_of(own.lines[row].text)
-                    errors += boundary_errors(word_times(weight_LS, words, self.step_seconds), true)
+                    errors += boundary_errors(word_times(weight_LS[:heard], words, self.step_seconds), true)
         milliseconds = 1000 * float(np.mean(errors)) if errors else None
         return Alignments(wrong / len(rows), milliseconds, 100 * in_order / len(rows))
 
