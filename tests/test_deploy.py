@@ -174,7 +174,7 @@ def test_many_files_are_answered_by_a_cluster_of_ray(cluster: Path) -> None:
     assert head.startswith("ray start --head --port 6379 --num-cpus 32")
     assert worker.startswith("ray start --address node7:6379")
     (answer,) = [line for line in said if line.startswith("saccade")]
-    assert answer == "saccade predict runs/wmt --input t/*.gz --output o --on ray at node7:6379"
+    assert answer == "saccade predict runs/wmt --input t/*.gz --output o --on ray --workers 64 at node7:6379"
 
 
 def test_conda_needs_what_the_command_needs() -> None:

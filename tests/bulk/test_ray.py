@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -17,8 +16,7 @@ from runs import make_run
 from saccade.cli import app
 from saccade.runs.load import load_run
 
-if not os.environ.get("CI"):
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'saccade[ray]')")
+pytest.importorskip("ray", reason="Ray is not installed (pip install 'saccade[ray]'); test_ray_calls.py has another")
 
 NUM_FILES, NUM_LINES, PATIENCE = 10, 400, 120.0
 
