@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE := .node/.ready
-CLIENTS := libretranslate@1.0.1 libretranslate-ts@0.5.12 translate@3.1.0
+CLIENTS := libretranslate@1.0.1 libretranslate-ts@0.5.12 translate@3.1.0 axe-core@4.10.3
 
-.PHONY: demo test check pictures pictures-page licences bench clean
+.PHONY: demo test check docs pictures pictures-page licences bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -27,6 +27,9 @@ pictures: $(READY)  ## draw the pictures of docs/scores and docs/additive.md aga
 PAGE_RUNS ?= runs/demo runs/shapes_soft runs/mnist_cluttered60
 pictures-page: $(READY)  ## draw the pictures of docs/page.md again, from trained runs
 	@$(BIN)/python docs/pictures_page.py $(PAGE_RUNS)
+
+docs: $(READY)  ## build the site in build/site; dead links fail
+	@$(BIN)/python docs/site/build_site.py
 
 licences: $(READY)  ## write docs/licences.md and docs/sbom.json anew
 	@$(PYTHON) -m venv build/cyclonedx && build/cyclonedx/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom

@@ -66,6 +66,7 @@ def write_table(components: Iterable[dict[str, Any]]) -> str:
         "is installed.",
         "The wheel of soundfile holds libsndfile (LGPL-2.1), that of torch for CUDA brings NVIDIA's libraries "
         "under their terms.",
+        "The extra `docs` builds the site (Zensical, Markdown, Pygments: MIT and BSD) and is in none of these lists.",
         "The extra `speech` is in none of these lists, and not in `all`: the wheel of espeakng-loader holds "
         "eSpeak NG (GPL-3.0).",
     ]

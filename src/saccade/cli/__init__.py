@@ -31,6 +31,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "recipes": "List recipes: configs to begin with. Also show and copy them.",
     "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",
     "bench": "Measure saccade and other toolkits in one run.",
+    "compare": "Train variants of a config with the same budget, and say which is better, and how sure that is.",
     "lab": "Try a claim, run an experiment, or prepare its data.",
     "config": "Describe config files; accept an edited one.",
 }

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from saccade.cli import terminal
-from saccade.lab import digits, lengths
+from saccade.errors import UserError
+from saccade.lab import check, digits, lengths
 from saccade.lab import run as experiments
 from saccade.lab.experiment import Experiment
 from saccade.lab.table import EXPERIMENTS
@@ -37,7 +38,7 @@ def lab(
         table.add_row(one.name, f"{one.question}\n[dim]{one.claim}\n{one.minutes} on two CPU cores[/dim]")
     Console(highlight=False).print(table)
     typer.echo(
-        "\nsaccade lab NAME tries one: a picture, result.json and a verdict. Others: lengths, digits (see --help)."
+        "\nsaccade lab NAME tries one: a picture, result.json, a verdict. Others: check, lengths, digits (see --help)."
     )
 
 
@@ -62,6 +63,24 @@ def _command(experiment: Experiment) -> Callable[..., None]:
 
 for _one in EXPERIMENTS.values():
     app.command(_one.name)(_command(_one))
+
+
+@app.command("check")
+def lab_check(
+    file: Annotated[Path, typer.Argument(help="A Python file with a function attend(query, key, value, mask=None).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+) -> None:
+    """Judge your own attend, from the exercises of the course, against the reference."""
+    verdicts = list(check.judge(check.load(file), file))
+    if as_json:
+        typer.echo(json.dumps([verdict._asdict() for verdict in verdicts], ensure_ascii=False))
+    else:
+        typer.echo("\n".join(verdict.line() for verdict in verdicts))
+    wrong = sum(verdict.problem is not None for verdict in verdicts)
+    if wrong:
+        raise UserError(f"{file}: {wrong} of {len(verdicts)} properties are wrong")
+    if not as_json:
+        typer.echo(f"{file}: all {len(verdicts)} properties hold")
 
 
 @app.command("lengths")

@@ -22,6 +22,7 @@ from saccade.errors import UserError
 from saccade.inspection.align.aligner import WordAttention
 from saccade.inspection.insight import Head, Insight, TextSide
 from saccade.inspection.trust.cases import TrustTest
+from saccade.tasks.tally import Tally
 from saccade.training.options import Loss, Plan, Validate
 
 T = TypeVar("T")
@@ -98,6 +99,7 @@ class ReportPart(NamedTuple):
     name: str
     scores: Mapping[str, Any]
     sections: Sequence[tuple[str, str]] = ()
+    tally: Tally | None = None  # of one of these scores
 
 
 class Portable(NamedTuple):

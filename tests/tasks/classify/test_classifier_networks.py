@@ -132,7 +132,7 @@ def test_a_share_is_held_out_by_dialogue_and_found_again(tmp_path: Path) -> None
     said = Console(record=True, width=200, file=io.StringIO())
     prepare(config, tmp_path / "run", said)
     train.train(config, tmp_path / "run", CONSOLE)
-    name, scores, _ = examine(config, load(config, tmp_path / "run"))
+    name, scores, *_ = examine(config, load(config, tmp_path / "run"))
     assert name == "valid"
     lines = said.export_text().splitlines()
     assert (

@@ -11,6 +11,7 @@ from saccade.data.batches import PairBatch, collate_pairs
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
 from saccade.lab.fit import FIRST, draw_symbols, fit
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions
 from saccade.training.losses import sequence_loss
 
 SYMBOLS, EMBEDDING, BATCH, RATE, CLIP = 16, 32, 32, 0.005, 1.0
@@ -25,6 +26,7 @@ class Kind(NamedTuple):
 
     attention: str
     width: int
+    options: AttentionOptions = ADDITIVE
 
 
 KINDS = {
@@ -56,6 +58,8 @@ def train(task: str, kind: Kind, seed: int, *, longest: int, num_steps: int) -> 
         target_vocabulary=FIRST + SYMBOLS,
         sizes=RecurrentSizes(kind.width, EMBEDDING),
         attention=kind.attention,
+        attention_options=kind.options,
+        feeds_input=False,
     )
 
     def draw_loss() -> Tensor:

@@ -65,7 +65,9 @@ def learn(name: str, width: int, seed: int, num_steps: int) -> float:
         weight_BS = attend(query_B1D, key_of(shown_BS), place_SS.expand(BATCH, -1, -1), score=score).squeeze(1)
         return -weight_BS.gather(1, place_B1).clamp_min(1e-9).log().mean()
 
-    losses = fit([*key_of.parameters(), *query_of.parameters()], draw_loss, num_steps=num_steps, rate=RATE)
+    losses = fit(
+        [*key_of.parameters(), *query_of.parameters(), *score.parameters()], draw_loss, num_steps=num_steps, rate=RATE
+    )
     return statistics.mean(losses[-AVERAGED:])
 
 

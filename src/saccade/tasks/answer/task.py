@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
@@ -41,6 +42,7 @@ from saccade.tasks.base import (
 from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.mixing import mix_old, settle_old
+from saccade.tasks.tally import Tally
 from saccade.tasks.texts import read_long_texts
 from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
@@ -113,7 +115,9 @@ def examine(config: AnswerConfig, reader: StoryReader) -> ReportPart:
     if wrong := [pair for pair in pairs if pair[0].answer != pair[1].label]:
         wrong.sort(key=lambda pair: -pair[1].probability)
         parts.append(("Worst outputs: the mistakes it was most certain of", _render(wrong[:NUM_SAMPLES])))
-    return ReportPart(name, {"num_questions": len(stories), **counts.scores()}, parts)
+    right = [[float(story.answer == found.label), 1.0] for story, found in pairs]
+    scores = {"num_questions": len(stories), **counts.scores()}
+    return ReportPart(name, scores, parts, Tally("accuracy", np.array(right)))
 
 
 def _swaps(config: AnswerConfig, tokenizer: AnyTokenizer, answers: list[str]) -> Swaps | None:

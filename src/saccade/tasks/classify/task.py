@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from saccade.data.batches import ShuffledBatches
@@ -38,6 +39,7 @@ from saccade.tasks.classify.predictor import Classifier, measure, measure_severa
 from saccade.tasks.classify.result import Prediction
 from saccade.tasks.devices import load_trained
 from saccade.tasks.mixing import mix_old, settle_old
+from saccade.tasks.tally import Tally
 from saccade.tasks.texts import read_long_texts
 from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 
@@ -105,7 +107,15 @@ def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     if wrong := [pair for pair in pairs if pair[0].label != predictor.columns.tidy(pair[1].label)]:
         wrong.sort(key=lambda pair: -pair[1].probability)
         parts.append(("Worst outputs: the mistakes it was most certain of", _render(wrong[:NUM_SAMPLES])))
-    return ReportPart(name, scores, parts)
+    return ReportPart(name, scores, parts, _tally(predictor, pairs))
+
+
+def _tally(predictor: Classifier, pairs: Sequence[tuple[Text, Prediction]]) -> Tally:
+    if not predictor.is_several:
+        right = [[float(text.label == predictor.columns.tidy(found.label)), 1.0] for text, found in pairs]
+        return Tally("accuracy", np.array(right))
+    both = [({*predictor.labels_of(text)}, {*(found.labels or [])}) for text, found in pairs]
+    return Tally("micro_f1", np.array([[2.0 * len(true & given), len(true) + len(given)] for true, given in both]))
 
 
 def scored_set(config: ClassifyConfig, predictor: Classifier) -> ScoredSet:

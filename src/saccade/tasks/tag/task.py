@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from markupsafe import Markup, escape
 from rich.console import Console
@@ -14,7 +16,7 @@ from rich.console import Console
 from saccade.data.batches import ShuffledBatches
 from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
-from saccade.data.tags.spans import find_spans
+from saccade.data.tags.spans import convert_tags, find_spans, span_scores
 from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
@@ -33,6 +35,7 @@ from saccade.tasks.tag.data import (
 )
 from saccade.tasks.tag.loss import collate, tag_loss
 from saccade.tasks.tag.predictor import Tagged, Tagger, evaluation
+from saccade.tasks.tally import Tally
 
 LEXICON = "tokenizer.words.json"
 NUM_MISTAKES = 30
@@ -117,7 +120,16 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
         cells = [(right, given, f"{math.exp(one.log_probability):.2f}") for right, given, one in worst]
         sure = "The mistakes it was most certain of"
         sections.append(("Worst outputs", render_table(sure, [*head, "Probability"], cells)))
-    return ReportPart(name, scores, sections)
+    return ReportPart(name, scores, sections, _tally(gold, found, has_spans=has_spans))
+
+
+def _tally(gold: Sequence[TaggedSentence], found: Sequence[Tagged], *, has_spans: bool) -> Tally:
+    pairs = [(one.tags, other.tags) for one, other in zip(gold, found, strict=True)]
+    if not has_spans:
+        right = [[sum(map(str.__eq__, true, given)), len(true)] for true, given in pairs]
+        return Tally("accuracy", np.array(right, float))
+    totals = [span_scores(*([convert_tags(tags, "bio")] for tags in pair))[0] for pair in pairs]
+    return Tally("f1", np.array([[2 * one.num_right, one.num_gold + one.num_found] for one in totals], float))
 
 
 def scored_set(config: TagConfig, tagger: Tagger) -> ScoredSet:

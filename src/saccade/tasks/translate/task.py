@@ -29,6 +29,7 @@ from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
 from saccade.tasks.output_limits import settle_limits
+from saccade.tasks.tally import Tally
 from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.confidence import confidence, judge
@@ -40,6 +41,7 @@ from saccade.tasks.translate.result import TranslationResult
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
+from saccade.tasks.translate.scoring.tallies import tally
 from saccade.tasks.translate.tokenizers import (
     load_tokenizers,
     prepare_tokenizers,
@@ -284,7 +286,8 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
-        return ReportPart(found.name, {**scores, **heard.scores}, [*heard.sections, *_reliability(translator, found)])
+        sections = [*heard.sections, *_reliability(translator, found)]
+        return ReportPart(found.name, {**scores, **heard.scores}, sections, _tally(config, found, shown[0]))
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]
     chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
@@ -293,7 +296,12 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
         for heading, pairs in chosen.items()
     }
     sections = [("By length", report.render_lengths(lengths, shown[0])), *_reliability(translator, found)]
-    return ReportPart(found.name, scores, [*sections, *samples.items()])
+    return ReportPart(found.name, scores, [*sections, *samples.items()], _tally(config, found, shown[0]))
+
+
+def _tally(config: TranslateConfig, found: Outputs, metric: str) -> Tally | None:
+    references = [pair.target for pair in found.pairs]
+    return tally(metric, found.texts, references, tokenize=config.training.bleu_tokenize)
 
 
 def _reliability(translator: Translator, found: Outputs) -> list[tuple[str, str]]:

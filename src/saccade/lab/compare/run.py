@@ -1,0 +1,224 @@
+"""Runs a comparison: rates by successive halving, then all seeds, then tests, a table and a picture. It goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar, final
+
+import torch
+from rich.console import Console
+
+from saccade.errors import UserError
+from saccade.files import lock_folder, replace_file
+from saccade.lab.compare import result, variants, worker
+from saccade.lab.compare.variants import Variant
+from saccade.runs.report import read_log
+
+T = TypeVar("T")
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a comparison is run; all but `seeds`, `jobs` and `threads` must be the same when it goes on."""
+
+    config: Path
+    overrides: Sequence[str]
+    vary: Sequence[str]
+    seeds: int
+    first: int
+    factors: Sequence[float]  # of the config's learning rate; the best is chosen for each variant
+    match: str | None
+    tolerance: float
+    jobs: int
+    threads: int | None
+
+    def plan(self) -> dict[str, Any]:
+        """Return what makes it another comparison."""
+        names = ("overrides", "vary", "first", "factors", "match", "tolerance")
+        return {"config": str(self.config), **{name: getattr(self, name) for name in names}}
+
+
+def run(options: Options, out: Path, console: Console) -> dict[str, Any]:
+    """Train, test and draw; return what compare.json holds."""
+    check_seeds(options.seeds)
+    is_new = not out.exists()
+    try:
+        changes = variants.list_changes(options.vary)
+        for one in changes:  # before anything is built
+            variants.load(options.config, options.overrides, one, out)
+        with lock_folder(out):
+            _check_plan(out / PLAN, options.plan())
+            made = variants.make(
+                options.config, options.overrides, options.vary, match=options.match, tolerance=options.tolerance
+            )
+            return _Comparison(options, made, out, console).run()
+    except UserError:
+        if is_new and out.exists() and not any(path.is_dir() for path in out.iterdir()):
+            for path in out.iterdir():
+                path.unlink()
+            out.rmdir()
+        raise
+
+
+def check_seeds(seeds: int) -> None:
+    """Refuse too few seeds."""
+    if seeds < 2:
+        raise UserError(f"--seeds: {seeds} given; allowed: 2 or more, as one says nothing of chance")
+
+
+def _check_plan(path: Path, plan: dict[str, Any]) -> None:
+    """Refuse to go on in a folder with another comparison."""
+    plan = json.loads(json.dumps(plan))
+    if not path.exists():
+        with replace_file(path) as draft:
+            draft.write_text(json.dumps(plan, indent=1), "utf-8")
+        return
+    earlier = json.loads(path.read_text("utf-8"))
+    if changed := [name for name in plan if plan[name] != earlier.get(name)]:
+        raise UserError(
+            f"{path.parent} holds a comparison with other {', '.join(changed)}; give another folder (--out)"
+        )
+
+
+@final
+class _Comparison:
+    """A comparison under way. What is done is known from the files of its runs."""
+
+    def __init__(self, options: Options, made: Sequence[Variant], out: Path, console: Console) -> None:
+        self.options, self.variants, self.out, self.console = options, made, out, console
+        shortest = min(one.outline.max_steps for one in made)
+        self.budgets = plan_budgets(len(options.factors), shortest)
+        first = self.budgets[0] if self.budgets else shortest
+        every = min(one.outline.validate_every for one in made)
+        self.validate_every = first // -(-first // every) if self.budgets else every
+        self.places: SimpleQueue[dict[str, str]] = SimpleQueue()
+        for number in range(options.jobs):
+            count = torch.cuda.device_count()
+            self.places.put({"CUDA_VISIBLE_DEVICES": str(number % count)} if count else {})
+
+    def run(self) -> dict[str, Any]:
+        """Do what is left to do."""
+        for one in self.variants:
+            self._say(f"{one.name}: {one.outline.parameters:,} parameters")
+        rates = self.tune()
+        pairs = [(one, seed) for one in self.variants for seed in self.seeds]
+        self._each(lambda pair: self._finish(pair[0], rates[pair[0].name], pair[1]), pairs)
+        scored = {
+            one.name: [json.loads(self._score_path(one, seed).read_text("utf-8")) for seed in self.seeds]
+            for one in self.variants
+        }
+        return result.write(self.out, self._facts(rates), scored, self.console)
+
+    @property
+    def seeds(self) -> range:
+        return range(self.options.first, self.options.first + self.options.seeds)
+
+    def tune(self) -> dict[str, float]:
+        """Choose a learning rate for each variant: all train a little with the first seed, the better half goes on."""
+        left = {one.name: [one.outline.rate * factor for factor in self.options.factors] for one in self.variants}
+        for budget in self.budgets:
+            runs = [(one, rate, budget) for one in self.variants for rate in left[one.name]]
+            scores = dict(zip([(one.name, rate) for one, rate, _ in runs], self._each(self._try, runs), strict=True))
+            for one in self.variants:
+                best = sorted(left[one.name], key=lambda rate: -scores[one.name, rate])
+                if scores[one.name, best[0]] == -math.inf:
+                    raise UserError(
+                        f"{one.name}: no learning rate of {', '.join(f'{r:g}' for r in best)} gives a score"
+                    )
+                left[one.name] = sorted(best[: -(-len(best) // 2)])
+        for name, rates in left.items():
+            if self.budgets:
+                self._say(f"{name}: learning rate {rates[0]:g}")
+        return {name: rates[0] for name, rates in left.items()}
+
+    def _try(self, run: tuple[Variant, float, int]) -> float:
+        """Train up to a budget, if that wasn't done, and return the best validation score until then."""
+        one, rate, budget = run
+        folder = self._folder(one, rate, self.options.first)
+        if max(read_scores(folder), default=0) < budget and not self._send(one, rate, self.options.first, stop=budget):
+            return -math.inf
+        return max((score for step, score in read_scores(folder).items() if step <= budget), default=-math.inf)
+
+    def _finish(self, one: Variant, rate: float, seed: int) -> None:
+        path = self._score_path(one, seed)
+        if path.exists():
+            return
+        path.parent.mkdir(exist_ok=True)
+        if not self._send(one, rate, seed, score=str(path)):
+            raise UserError(f"{one.name}: with the seed {seed} and the learning rate {rate:g} its loss was not finite")
+        scored = json.loads(path.read_text("utf-8"))
+        self._say(f"{one.name}, seed {seed}: {scored['metric']} {scored['score']:.2f} ({scored['seconds']:.0f} s)")
+
+    def _send(self, one: Variant, rate: float, seed: int, **errand: Any) -> bool:
+        changes = {
+            **one.changes,
+            "seed": seed,
+            "training.learning_rate": rate,
+            "training.max_steps": one.outline.max_steps,
+            "training.validate_every": self.validate_every,
+        }
+        folder, options = self._folder(one, rate, seed), self.options
+        environment = self.places.get()
+        try:
+            return worker.send(
+                worker.Errand(
+                    str(options.config),
+                    list(options.overrides),
+                    changes,
+                    str(folder),
+                    threads=options.threads,
+                    **errand,
+                ),
+                environment,
+            )
+        finally:
+            self.places.put(environment)
+
+    def _each(self, do: Callable[[Any], T], given: Iterable[Any]) -> list[T]:
+        """Do it for all, as many at once as there are jobs; the first failure ends it."""
+        pool = ThreadPoolExecutor(self.options.jobs)
+        try:
+            return list(pool.map(do, given))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _folder(self, one: Variant, rate: float, seed: int) -> Path:
+        return self.out / one.slug / f"{rate:.6g}-{seed}"
+
+    def _score_path(self, one: Variant, seed: int) -> Path:
+        return self.out / "scores" / f"{one.slug}-{seed}.json"
+
+    def _facts(self, rates: dict[str, float]) -> dict[str, Any]:
+        steps = {one.name: one.outline.max_steps for one in self.variants}
+        return {
+            **self.options.plan(),
+            "seeds": list(self.seeds),
+            "rates": rates,
+            "budgets": self.budgets,
+            "steps": steps,
+        }
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+
+def plan_budgets(num_rates: int, max_steps: int) -> list[int]:
+    """Return the steps after which half of the rates is left; the last one standing then trains to the end.
+
+    Jamieson & Talwalkar 2016, section 3.
+    """
+    halvings = math.ceil(math.log2(num_rates))
+    return [max(1, max_steps >> (halvings - number)) for number in range(halvings)]
+
+
+def read_scores(folder: Path) -> dict[int, float]:
+    """Return a run's validation scores by their steps; higher is better, and none is finite that was not."""
+    rows = read_log(folder / "log.jsonl")
+    return {row["step"]: -math.inf if row["score"] is None else row["score"] for row in rows if "score" in row}
