@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from saccade.config.base import HeldOutPart
+from saccade.data.text.headers import ODD
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
@@ -161,6 +162,15 @@ def test_what_is_said_before_training(tmp_path: Path) -> None:
         "data.valid: labels that data.train doesn't have, which count as wrong: other",
         "The vocabulary has 9 tokens.",
     ]
+
+
+def test_a_first_label_like_no_other_is_told(tmp_path: Path) -> None:
+    (tmp_path / "b.tsv").write_text("kind\twhat was said\n" + "yes\tgo on .\nno\tstop .\n" * 10, "utf-8")
+    said = Console(record=True, width=200, file=io.StringIO())
+    files = dict.fromkeys(("train", "valid"), str(tmp_path / "b.tsv"))
+    prepare(config_of(tmp_path, data={**files, "columns": {"label": 0, "text": 1}}), tmp_path / "run", said)
+    lines = said.export_text().splitlines()
+    assert [line for line in lines if "header" in line] == [f"data.{name}, first text: {ODD}" for name in files]
 
 
 @pytest.mark.parametrize(

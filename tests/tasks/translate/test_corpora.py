@@ -11,6 +11,7 @@ from rich.console import Console
 
 from saccade.config.base import HeldOutPart
 from saccade.data.batches import bucket_pairs
+from saccade.data.text.headers import ODD
 from saccade.errors import UserError
 from saccade.files import lock_folder
 from saccade.runs import config as config_file
@@ -60,6 +61,11 @@ def test_what_is_left_out_is_said_with_its_first_place(tmp_path: Path) -> None:
     place = f"{tmp_path}/train.tsv"
     reasons = f"2 blank, the first at {place}:26; 1 too long (source), the first at {place}:27"
     assert found == f"25 pairs (left out: {reasons}) to train on\n"
+
+
+def test_a_first_pair_like_no_other_is_told(tmp_path: Path) -> None:
+    written(tmp_path, train=["thing\tbackwards", *PAIRS], valid=["black\twhite"])
+    assert said(config_of(tmp_path, "train"), tmp_path).splitlines()[1:] == [f"{tmp_path}/train.tsv:1: {ODD}"]
 
 
 def test_each_of_several_corpora_has_its_line(tmp_path: Path) -> None:

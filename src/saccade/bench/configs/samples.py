@@ -78,6 +78,17 @@ def _csv(folder: Path) -> dict[str, Any]:
     return {"data": data, "tokenizer": tokenizer, "model": SMALL}
 
 
+def _copied(folder: Path) -> dict[str, Any]:
+    rows = "".join(
+        f'{{"text": "{source} {number}", "title": "{number}"}}\n' for number, (source, _) in enumerate(PAIRS)
+    )
+    (folder / "rows.jsonl").write_text(rows, "utf-8")
+    files = {"source": f"{folder}/rows.jsonl"}
+    model = {"kind": "rnn", "width": 8, "embedding_width": 4, "copies": True, "coverage": True}
+    data = {"train": files, "valid": files, "test": files, "columns": {"source": "text", "target": "title"}}
+    return {"data": data, "tokenizer": {"kind": "words", "vocabulary_size": 8}, "model": model}
+
+
 def _sound(folder: Path) -> dict[str, Any]:
     """Lists of recordings, one of them of 24 bits and two channels."""
     chance = np.random.default_rng(1)
@@ -109,6 +120,20 @@ def _topics(folder: Path) -> dict[str, Any]:
     files = {"train": f"{folder}/rows.jsonl", "valid": 0.3, "test": f"{folder}/rows.jsonl"}
     data = {**files, "separator": ",", "columns": columns}
     return {**yaml.safe_load("task: classify"), "data": data, "model": {"kind": "bag", "embedding_width": 3}}
+
+
+def _documents(folder: Path) -> dict[str, Any]:
+    """Texts of sentences: some as lists, some to be split."""
+    said = ["It is good. It is long.", ["It is bad.", "It is short."]]
+    rows = "".join(json.dumps({"label": label, "text": text}) + "\n" for label, text in zip("xy", said, strict=True))
+    (folder / "rows.jsonl").write_text(rows * 4, "utf-8")
+    model = {"kind": "bag", "embedding_width": 3, "pooling": "attention"}
+    data = dict.fromkeys(("train", "valid", "test"), f"{folder}/rows.jsonl")
+    return {
+        **yaml.safe_load("task: classify"),
+        "data": {**data, "max_sentences": 3},
+        "model": {**model, "sentences": {"kind": "recurrent", "width": 4, "pooling": "attention"}},
+    }
 
 
 def _dialogues(folder: Path) -> dict[str, Any]:
@@ -161,6 +186,20 @@ def _pictures(folder: Path) -> dict[str, Any]:
     (folder / "rows.tsv").write_text("a.png\t0\ta dog .\nb.png\t0\ta cat .\nc.jpg\t0\ttwo cats .\n", "utf-8")
     files = {"captions": f"{folder}/rows.tsv", "pictures": str(folder)}
     data = {"kind": "pictures", "side": 16, "train": files, "valid": files, "test": files}
+    model = {"width": 8, "embedding_width": 4}
+    return {**yaml.safe_load("task: caption"), "data": data, "model": model, "decoding": {"max_length": 5}}
+
+
+def _clips(folder: Path) -> dict[str, Any]:
+    chance = np.random.default_rng(1)
+    frames = [Image.fromarray(chance.integers(0, 256, (8, 8, 3), dtype=np.uint8)) for _ in range(3)]
+    for number in range(3):
+        frames[number].save(folder / f"{number}.gif", save_all=True, append_images=frames[:number], duration=40)
+    (folder / "rows.tsv").write_text("0.gif\t0\tit stops .\n1.gif\t0\tit goes .\n2.gif\t0\tit grows .\n", "utf-8")
+    (folder / "rows.spans.tsv").write_text("0.gif\t2\t1\t1\n1.gif\t2\t1\t2\n2.gif\t2\t2\t3\n", "utf-8")
+    files = {"captions": f"{folder}/rows.tsv", "clips": str(folder)}
+    valid = {**files, "spans": f"{folder}/rows.spans.tsv"}
+    data = {"kind": "clips", "side": 16, "frames": 4, "train": files, "valid": valid, "test": valid}
     model = {"width": 8, "embedding_width": 4}
     return {**yaml.safe_load("task: caption"), "data": data, "model": model, "decoding": {"max_length": 5}}
 
@@ -222,9 +261,11 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "tsv": _tsv,
     "jsonl": _jsonl,
     "csv": _csv,
+    "copied": _copied,
     "sound": _sound,
     "labels": _labels,
     "topics": _topics,
+    "documents": _documents,
     "dialogues": _dialogues,
     "tags": _tags,
     "tag_pairs": _tag_pairs,
@@ -233,6 +274,7 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "stories": _stories,
     "shapes": _shapes,
     "pictures": _pictures,
+    "clips": _clips,
     "glimpses": _glimpses,
     "bits": _bits,
     "points": _points,

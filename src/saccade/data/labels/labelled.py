@@ -14,24 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean, read_raw_lines
+from saccade.data.text.headers import is_header
 from saccade.data.text.tables import as_text, has_columns, read_rows
 from saccade.errors import UserError
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-LABEL_HEADERS = {
-    "label",
-    "labels",
-    "class",
-    "category",
-    "target",
-    "sentiment",
-    "stars",
-    "rating",
-    "intent",
-    "topic",
-    "y",
-}
-TEXT_HEADERS = {"text", "sentence", "review", "content", "message", "utterance", "document", "comment", "tweet", "x"}
 
 
 class Lines(str):
@@ -186,7 +173,7 @@ def _clean(value: str) -> str:
 
 
 def _is_header(label: str, text: str) -> bool:
-    return label.strip().casefold() in LABEL_HEADERS and text.strip().casefold() in TEXT_HEADERS
+    return is_header((label, text)) or (label, text) == ("y", "x")
 
 
 def _check_text(path: Path, number: int, values: dict[str, str], columns: LabelColumns, needs_label: bool) -> Text:

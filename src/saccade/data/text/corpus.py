@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, final
 
 from saccade.data.held_out import hash_key
-from saccade.data.text import languages
+from saccade.data.text.headers import is_header
 from saccade.data.text.tables import Column, Row, count_columns, file_kind, has_columns, read_rows
 from saccade.errors import UserError
 
@@ -32,13 +32,6 @@ OTHER_KINDS = {  # how files begin that are no text
 NESTED = "translation"  # a key whose object has the texts by language
 
 
-HEADERS = {
-    *("source", "src", "input", "question", "query", "prompt", "text", "sentence", "document", "article", "body"),
-    *("target", "tgt", "trg", "output", "answer", "response", "label", "translation", "summary", "headline", "subject"),
-    *(name.casefold() for name in languages.NAMES.values()),
-}  # names that both columns of a file of pairs may have in a first line
-
-
 class Pair(NamedTuple):
     """A source text and its target, cleaned."""
 
@@ -46,16 +39,11 @@ class Pair(NamedTuple):
     target: str
 
 
-def is_header(first: Pair) -> bool:
-    """Tell whether a first pair is the names of its columns."""
-    names = {side.casefold() for side in first}
-    return len(names) == 2 and names <= HEADERS
-
-
-def header_found(place: str, first: Pair, hint: str = "") -> UserError:
-    """Return the error for a first pair that is the names of its columns, with what else helps."""
-    said = f"{first.source!r} and {first.target!r} look like a header, not like a pair"
-    return UserError(f"{place}: {said}; remove the line{hint}")
+def header_found(place: str, first: Pair, *, has_columns: bool) -> UserError:
+    """Return the error for a first pair that is the names of its columns, with what helps."""
+    said = f"{first.source!r} and {first.target!r} look like a header, not like a pair; remove the line"
+    names = f"{{source: {first.source}, target: {first.target}}}"
+    return UserError(f"{place}: {said}{f', or give data.columns: {names}' if has_columns else ' from both files'}")
 
 
 @final
@@ -79,7 +67,8 @@ class PairColumns:
                 return self._name((source, target))
         if len(names) != 2 and (needs_target or len(names) != 1):
             wanted = "there must be two, source and target, or a header with names for data.columns"
-            raise UserError(f"{place}: the line has {count_columns(len(names))}; {wanted}")
+            there = f" ({', '.join(name[:20] for name in names)})" if 2 < len(names) < 10 else ""
+            raise UserError(f"{place}: the line has {count_columns(len(names))}{there}; {wanted}")
         return self._name((0, 1))
 
     def choose_keys(self, place: str, keys: Sequence[str]) -> Mapping[str, Column]:
@@ -133,14 +122,14 @@ class Corpus:
         if first is None:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
         if is_header(first) and file_kind(self.sides()[0][0]) != ".jsonl":
-            hint = ", or give its names in data.columns" if self.target is None else " from both files"
-            raise header_found(replace(self, part=None).place(0, 0), first, hint)
+            place = replace(self, part=None).place(0, 0)
+            raise header_found(place, first, has_columns=self.target is None)
         yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:
         """Return all files it reads, in order."""
         if self.target is not None and has_columns(Path(self.source)):
-            given = f"{self.target} given; in a config, target: null takes it away"
+            given = f"{self.target} given; {f'{self.name}.target'.lstrip('.')}=null takes it away"
             raise UserError(f"{self.source}: it holds both sides, so there must be no target ({given})")
         return [path for side in self.sides() for path in side]
 
@@ -275,7 +264,7 @@ def _side_of(path: Path, row: Row, side: Literal["source", "target"]) -> str:
     """Return one side of a row, cleaned; a first line of names is refused, as in training."""
     source, target = (clean(row.texts.get(name, "")) for name in NAMES)
     if row.line == 1 and is_header(Pair(source, target)) and file_kind(path) != ".jsonl":
-        raise header_found(f"{path}:1", Pair(source, target))
+        raise header_found(f"{path}:1", Pair(source, target), has_columns=True)
     return source if side == "source" else target
 
 

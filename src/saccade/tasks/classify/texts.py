@@ -14,6 +14,7 @@ from saccade.data.labels.documents import EncodedDocuments, EncodedInputs
 from saccade.data.labels.labelled import Text, read_labelled, split_labels
 from saccade.data.labels.windows import encode_texts
 from saccade.data.text.corpus import find_files
+from saccade.data.text.headers import ODD, is_odd
 from saccade.tasks import console as watch
 from saccade.tasks.classify.config import ClassifyData, LabelledFiles
 
@@ -77,6 +78,8 @@ def say(
         watch.say(
             console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%"
         )
+        if is_odd(text.label for text in texts):
+            watch.say(console, f"data.{name}, first text: {ODD}", style="yellow")
         if part.num_cut:
             limit = "max_sentences" if isinstance(part, EncodedDocuments) else "max_length"
             watch.say(console, f"data.{name}: {part.num_cut:,} texts are cut to data.{limit}", style="yellow")

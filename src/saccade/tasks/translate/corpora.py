@@ -19,6 +19,7 @@ from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Encode, EncodePair, Store, count_duplicates, encode_sides, prepare_store
 from saccade.data.text.beside import encode_beside
 from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PartOfPairs
+from saccade.data.text.headers import ODD, is_odd
 from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
     AnyTokenizer,
@@ -291,6 +292,10 @@ def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], conso
             watch.say(console, f"{name}, {files.source}, weight {weight:.3g}: {line}")
         lines = [_pairs(sum(len(store) for store in stores))]
     watch.say(console, f"{lines[0]} to train on")
+    for corpus in _whole_corpora(config) if config.features is None else ():
+        firsts = list(itertools.islice(corpus.pairs(), NUM_TOLD))
+        if any(is_odd(side) for side in zip(*firsts, strict=True)):
+            watch.say(console, f"{corpus.place(0, 0)}: {ODD}", style="yellow")
     for warning in (warning for held in sets for warning in _warnings(held, stores)):
         watch.say(console, warning, style="yellow")
 
