@@ -39,7 +39,25 @@ Grow = Annotated[
 ]
 USUAL_RATE = 1e-3
 FEWEST_STEPS, MOST_STEPS = 2000, 10_000  # that a training takes by itself
-Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
+Position = Annotated[int, Field(ge=0)]
+
+
+def _check_place(given: object) -> object:
+    if isinstance(given, bool) or not (isinstance(given, str) or (isinstance(given, int) and given >= 0)):
+        raise ValueError("allowed: the name of a column, or its position from 0")
+    return given
+
+
+def _check_places(given: object) -> object:
+    if not isinstance(given, list | tuple):
+        return _check_place(given)
+    if not given:
+        raise ValueError("allowed: a column, or a list of at least one")
+    return tuple(map(_check_place, given))
+
+
+Place = Annotated[str | Position, BeforeValidator(_check_place)]
+Places = Annotated[str | Position | tuple[str | Position, ...], BeforeValidator(_check_places)]  # one or several
 
 
 class Section(BaseModel):
@@ -96,11 +114,13 @@ class Columns(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Columns:
-        given = [column for _, column in self if column is not None]
+        fields = [column for _, column in self if column is not None]
+        given = [column for field in fields for column in (field if isinstance(field, tuple) else [field])]
+        names = " and ".join(name for name, column in self if column is not None)
         if len({isinstance(column, int) for column in given}) > 1:
-            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
+            raise ValueError(f"{names}: names and positions given together ({', '.join(map(str, given))})")
         if len(set(given)) < len(given):
-            raise ValueError(f"a column is given twice ({', '.join(map(str, given))})")
+            raise ValueError(f"{names}: a column is given twice ({', '.join(map(str, given))})")
         return self
 
 

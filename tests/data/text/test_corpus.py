@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.text.corpus import Corpus, Pair, PairColumns, PartOfPairs, clean, read_lines, read_side
+from saccade.data.text.corpus import Corpus, Pair, PairColumns, PartOfPairs, Side, clean, read_lines, read_side
 from saccade.errors import UserError
 
 
@@ -166,6 +166,33 @@ def test_a_file_with_both_sides_has_no_target(tmp_path: Path) -> None:
         UserError, match=r"holds both sides, so there must be no target \(.*data.train.target=null takes it away\)"
     ):
         list(Corpus(str(tmp_path / "a.tsv"), str(tmp_path / "b.fr"), "data.train").pairs())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "given"),
+    [
+        ("a.tsv", "gehen\tging\tV PST\nsehen\tsah\tV PST\n", ((0, 2), 1)),
+        ("a.csv", "lemma,form,tags\ngehen,ging,V PST\nsehen,sah,V PST\n", (("lemma", "tags"), "form")),
+        (
+            "a.jsonl",
+            '{"lemma": "gehen", "form": "ging", "tags": "V PST"}\n{"lemma": "sehen", "form": "sah", "tags": "V PST"}\n',
+            (("lemma", "tags"), ("form",)),
+        ),
+    ],
+)
+def test_several_columns_are_one_side(name: str, content: str, given: tuple[Side, Side], tmp_path: Path) -> None:
+    path, columns = write(tmp_path, name, content), PairColumns(given)
+    found = [Pair("gehen V PST", "ging"), Pair("sehen V PST", "sah")]
+    assert list(Corpus(path, columns=columns).pairs()) == found
+    assert list(read_side(Path(path), columns)) == [pair.source for pair in found]
+
+
+def test_texts_to_predict_need_no_target_columns(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, "a.csv", "lemma,tags\ngehen,V PST\n"))
+    columns = PairColumns((("lemma", "tags"), ("form", "stem")))
+    assert list(read_side(path, columns)) == ["gehen V PST"]
+    with pytest.raises(UserError, match=r"a\.csv:1: no column 'form' \(data\.columns\.target\)"):
+        list(Corpus(str(path), columns=columns).pairs())
 
 
 def test_a_header_is_no_pair(tmp_path: Path) -> None:

@@ -181,7 +181,10 @@ def test_a_first_label_like_no_other_is_told(tmp_path: Path) -> None:
             "context: 2 given; it needs the column of",
         ),
         ({"data": {"columns": {"text": "text", "label": 3}}}, r"names and positions given together \(3, text\)"),
-        ({"data": {"columns": {"text": -1, "label": 3}}}, "greater than or equal to 0"),
+        (
+            {"data": {"columns": {"text": -1, "label": 3}}},
+            "text: -1 given; allowed: the name of a column, or its position",
+        ),
         ({"data": {"valid": 0.0}}, "data.valid.share: 0.0 given; input should be greater than 0"),
         ({"data": {"valid": {"share": 0.1, "count": 3}}}, "data.valid: .* given; allowed: a share of the examples"),
         ({"data": {"valid": {"shar": 0.1, "count": 3}}}, r"data.valid.shar: unknown \(did you mean share\?\)"),

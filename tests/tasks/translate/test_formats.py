@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from runs import make_run
 from saccade.cli import app
 from saccade.errors import UserError
+from saccade.runs.config import check_config
 
 RUNNER = CliRunner()
 PAIRS = [("a b c", "b a"), ("d e", "e d f"), ("h", "g")]
@@ -78,3 +79,17 @@ def test_a_file_without_these_columns_says_which_it_has(place: Path, tmp_path: P
         refused = RUNNER.invoke(app, [command, str(place / "run"), *arguments, str(path)]).exception
         assert isinstance(refused, UserError)
         assert "other.csv:1: no column 'english' (data.columns.source) in its header: french, german" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"source": [], "target": 1}, r"data\.columns\.source: \[\] given; allowed: a column, or a list"),
+        ({"source": [True], "target": 1}, r"data\.columns\.source: \[True\] given; allowed: the name of a column, or"),
+        ({"source": [0, "x"], "target": 1}, r"data\.columns\.source and target: names and positions given together"),
+        ({"source": [0, 1], "target": 1}, r"data\.columns\.source and target: a column is given twice \(0, 1, 1\)"),
+    ],
+)
+def test_columns_that_are_none(columns: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        check_config({"data": {"train": {"source": "a.tsv"}, "valid": 0.1, "columns": columns}}, "test")

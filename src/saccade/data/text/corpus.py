@@ -29,6 +29,7 @@ OTHER_KINDS = {  # how files begin that are no text
     b"\xfd7zXZ": "xz",
     b"\x28\xb5\x2f\xfd": "Zstandard",
 }
+Side = Column | tuple[Column, ...]
 NESTED = "translation"  # a key whose object has the texts by language
 
 
@@ -52,10 +53,10 @@ class PairColumns:
     """Which columns of a file hold the sides of a pair.
 
     If they are not `given`, they are called source and target, or by the codes of the `languages`; a TSV or CSV file
-    without these names in its first line has no header, and two columns.
+    without these names in its first line has no header, and two columns. Several columns of a side are joined by spaces.
     """
 
-    given: tuple[Column, Column] | None = None
+    given: tuple[Side, Side] | None = None
     languages: tuple[str, str] | None = None
 
     def choose(self, place: str, names: Sequence[str], *, needs_target: bool) -> Mapping[str, Column]:
@@ -74,15 +75,25 @@ class PairColumns:
     def choose_keys(self, place: str, keys: Sequence[str]) -> Mapping[str, Column]:
         """Return the keys of a JSONL file, from those of its first object."""
         del place
-        sides = [self.given] if self.given is not None else [NAMES, self.languages]
-        for source, target in filter(None, sides):
-            for names in ((source, target), (f"{NESTED}.{source}", f"{NESTED}.{target}")):
-                if names[0] in keys:
-                    return self._name(names)
+        for sides in filter(None, [self.given] if self.given is not None else [NAMES, self.languages]):
+            for within in ("", f"{NESTED}."):
+                columns = self._name(sides, within)
+                if columns["source"] in keys:
+                    return columns
         return self._name(self.given or NAMES)
 
-    def _name(self, columns: tuple[Column, Column]) -> dict[str, Column]:
-        return dict(zip(NAMES, columns, strict=True))
+    def _name(self, sides: tuple[Side, Side], within: str = "") -> dict[str, Column]:
+        """Return the columns by what they hold: `source`, and behind it `source.1`; names may be those of an object."""
+        return {
+            f"{name}.{place}" if place else name: column if isinstance(column, int) else within + column
+            for name, side in zip(NAMES, sides, strict=True)
+            for place, column in enumerate(_columns(side))
+        }
+
+    def optional(self, *, needs_target: bool) -> tuple[str, ...]:
+        """Return what lines may lack."""
+        names = self._name(self.given or NAMES)
+        return () if needs_target else tuple(name for name in names if name.startswith("target"))
 
 
 BY_NAME = PairColumns()
@@ -163,6 +174,10 @@ class Corpus:
             return _zip_lines(*sides)
         rows = (row for path in sides[0] for row in read_table(path, self.columns))
         return (Pair(clean(row.texts.get("source", "")), clean(row.texts.get("target", ""))) for row in rows)
+
+
+def _columns(side: Side) -> tuple[Column, ...]:
+    return side if isinstance(side, tuple) else (side,)
 
 
 def find_files(field: str, pattern: str) -> list[Path]:
@@ -246,7 +261,14 @@ def read_table(path: Path, columns: PairColumns, *, needs_target: bool = True) -
         wanted = "one file with both sides must end in .tsv, .csv or .jsonl (or name a target file too)"
         raise UserError(f"{path}: {wanted}")
     choose = columns.choose_keys if file_kind(path) == ".jsonl" else partial(columns.choose, needs_target=needs_target)
-    return read_rows(path, read_raw_lines(path), choose, optional=() if needs_target else ("target",))
+    rows = read_rows(path, read_raw_lines(path), choose, optional=columns.optional(needs_target=needs_target))
+    return map(_join, rows) if any(isinstance(side, tuple) for side in columns.given or ()) else rows
+
+
+def _join(row: Row) -> Row:
+    """Return a row whose further columns stand behind the first one of their side."""
+    texts = ((name, [text for what, text in row.texts.items() if what.split(".")[0] == name]) for name in NAMES)
+    return Row(row.line, {name: " ".join(parts) for name, parts in texts if parts})
 
 
 def read_side(path: Path, columns: PairColumns, side: Literal["source", "target"] = "source") -> Iterator[str]:

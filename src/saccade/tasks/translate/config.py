@@ -18,7 +18,7 @@ from saccade.config.base import (
     HeldOutPart,
     OldShare,
     OrAuto,
-    Place,
+    Places,
     Positive,
     RunSection,
     Section,
@@ -30,7 +30,7 @@ from saccade.config.base import (
 )
 from saccade.data.sound.mel import Mel
 from saccade.data.store import Limits, SideLimit
-from saccade.data.text.corpus import PairColumns
+from saccade.data.text.corpus import PairColumns, Side
 from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
 from saccade.layers.augmentation import Augmentation, MaskLimits
@@ -62,10 +62,13 @@ def _one_or_several(given: object) -> str:
 
 
 class SideColumns(Columns):
-    """The columns of files with both sides: names from their first line or JSON keys, or positions from 0."""
+    """The columns of files with both sides: names from their first line or JSON keys, or positions from 0.
 
-    source: Place
-    target: Place
+    Several columns of a side, as a word and its tags, are joined by spaces.
+    """
+
+    source: Places
+    target: Places
 
 
 class SideLengths(Section):
@@ -102,7 +105,7 @@ class OldData(Section):
     valid: HeldOutPart | None = Field(default=None, description="The part of train that it held out: it stays out.")
 
     @property
-    def side_columns(self) -> tuple[Place, Place] | None:
+    def side_columns(self) -> tuple[Side, Side] | None:
         """The columns, as reading takes them."""
         return None if self.columns is None else (self.columns.source, self.columns.target)
 
