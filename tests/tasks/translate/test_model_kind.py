@@ -17,6 +17,7 @@ from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.tasks.translate.copying import summaries
 from saccade.tasks.translate.networks import choose_kind
+from saccade.tasks.translate.task import prepare
 
 SYMBOLS, PIECES = Vocabulary([*SPECIAL, "a"], "characters"), object()
 
@@ -38,6 +39,20 @@ def pairs(count: int, source: int, target: int) -> PairLengths:
 )
 def test_the_kind_suits_the_texts(both: Any, lengths: list[PairLengths], kind: str, why: str) -> None:
     assert choose_kind(both, lengths) == (kind, why)
+
+
+def test_targets_that_are_put_together_get_an_rnn(tmp_path: Path) -> None:
+    cities, days = [f"{first}{last}ville" for first in "abcdefgh" for last in "klmnop"], ["monday", "friday", "sunday"]
+    rows = [(one, other, day) for one in cities for other in cities[:4] for day in days]
+    lines = [f"from {one} to {other} on {day} please\tbook : {one} ; {other} ; {day}\n" for one, other, day in rows]
+    (tmp_path / "slots.tsv").write_text("".join(lines), encoding="utf-8")
+    data = {"train": {"source": f"{tmp_path}/slots.tsv"}, "valid": 5}
+    config = config_file.check_config({"data": data, "tokenizer": {"kind": "unigram"}}, "test")
+    text = io.StringIO()
+    prepared = prepare(config, tmp_path / "run", Console(file=text, width=200)).config
+    assert prepared.model.kind == "rnn"
+    assert "targets are put together from few different words and words of their sources)\nt" in text.getvalue()
+    assert choose_kind((PIECES, PIECES), [pairs(7, 41, 5)], is_assembled=True)[0] == "transformer"
 
 
 def trained(folder: Path, **sections: Any) -> tuple[Any, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -36,7 +36,7 @@ from saccade.tasks.base import DataCount
 from saccade.tasks.translate.config import CorpusFiles, OldData, TrainingCorpus, TranslateConfig, TranslateData
 from saccade.tasks.translate.wording.annotate import Annotator
 
-NUM_TOLD = 1000  # sources of a corpus that tell what its texts are
+NUM_TOLD = 1000  # pairs of a corpus that tell what its texts are
 SPLITTING = {
     "sentences": "a server splits a text into sentences",
     "documents": "a server gives a text to the model whole, unless it is too long",
@@ -147,12 +147,17 @@ def _learn_once(share: float, whole: tuple[Corpus, ...], ages: tuple[int, ...]) 
     return Annotator(learn_word_pairs(pair for corpus in whole for pair in corpus.pairs()), share)
 
 
+def first_pairs(config: TranslateConfig) -> Iterator[Pair]:
+    """Yield the first pairs of each corpus to train on, which tell what its texts are."""
+    for corpus in training_corpora(config):
+        yield from itertools.islice(corpus.pairs(), NUM_TOLD)
+
+
 def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
     """Return the config with what its texts are, told by the first sources of each corpus."""
     if config.texts != "auto" or config.features is not None:
         return config
-    firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
-    sources = (pair.source for pairs in firsts for pair in pairs if pair.source)
+    sources = (pair.source for pair in first_pairs(config) if pair.source)
     texts = tell_texts(sources, have_languages=config.find_languages() is not None)
     watch.say(console, f"texts: {texts} ({SPLITTING[texts]})")
     return config.model_copy(update={"texts": texts})

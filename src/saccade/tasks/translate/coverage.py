@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,9 +14,8 @@ from saccade.data.store import TOO_LONG, SideLimit, Store
 from saccade.data.text.tokenizer import UNKNOWN, Tokenizer, Vocabulary
 from saccade.tasks import console as watch
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import HeldOut, Tokenizers, training_corpora
+from saccade.tasks.translate.corpora import HeldOut, Tokenizers, first_pairs
 
-NUM_TOLD = 1000  # pairs of a corpus that tell how long its sides are
 MANY = 0.01  # a share that calls for a warning
 MOST_READ, ROUND = 4095, 64  # tokens of a source where its length is left to the data, and what they are rounded up to
 SIDES = ("source", "target")
@@ -59,8 +57,7 @@ def _source_lengths(config: TranslateConfig, both: Tokenizers) -> list[int]:
     data = config.data
     if config.features is not None or "auto" not in (data.max_length.source, data.too_long.source):
         return []
-    firsts = (itertools.islice(corpus.pairs(), NUM_TOLD) for corpus in training_corpora(config))
-    pairs = [pair for first in firsts for pair in first if all(pair)]
+    pairs = [pair for pair in first_pairs(config) if all(pair)]
     fits = [len(both[1].encode(pair.target)) <= data.max_length.target for pair in pairs]
     return [len(both[0].encode(pair.source)) * fit for pair, fit in zip(pairs, fits, strict=True)]
 

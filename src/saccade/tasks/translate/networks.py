@@ -164,16 +164,24 @@ LEFT_OPEN = frozenset(
 MOST_TOKENS, MOST_PAIRS = 40, 100_000  # of a side on average, and in all, up to which an RNN learns faster
 
 
-def choose_kind(both: tuple[object, object], lengths: Sequence[PairLengths]) -> tuple[str, str]:
-    """Choose the kind of a model for text that these tokenizers read, in pairs of these lengths; say why."""
+def choose_kind(
+    both: tuple[object, object], lengths: Sequence[PairLengths], *, is_assembled: bool = False
+) -> tuple[str, str]:
+    """Choose the kind of a model for text that these tokenizers read, in pairs of these lengths; say why.
+
+    Targets are assembled if they are made of few different words and words of their sources.
+    """
+    why = "few short texts of characters or words"
     if not all(isinstance(tokenizer, Vocabulary) for tokenizer in both):
-        return "transformer", "texts of many words"
+        if not is_assembled:
+            return "transformer", "texts of many words"
+        why = "few short texts; targets are put together from few different words and words of their sources"
     num_pairs = sum(corpus.num_pairs for corpus in lengths)
     if num_pairs > MOST_PAIRS:
         return "transformer", f"more than {MOST_PAIRS:,} pairs"
     if any(sum(side) > MOST_TOKENS * num_pairs for side in zip(*(corpus.sums() for corpus in lengths), strict=True)):
         return "transformer", f"more than {MOST_TOKENS} tokens on a side"
-    return "rnn", "few short texts of characters or words"
+    return "rnn", why
 
 
 Network = Transformer | Seq2Seq | CopyingModel

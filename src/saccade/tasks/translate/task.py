@@ -104,7 +104,8 @@ def _settle_model(
     section, training = config.model, config.training
     if not isinstance(section, AutoModel):
         return config
-    kind, why = networks.choose_kind(both, lengths)
+    is_assembled = config.features is None and choice.are_assembled(corpora.first_pairs(config))
+    kind, why = networks.choose_kind(both, lengths, is_assembled=is_assembled)
     if training.recompute or training.shard or training.batches == "packed":
         kind, why = "transformer", "as training.recompute, shard or batches ask for"
     say(console, f"model: {kind} ({why})")

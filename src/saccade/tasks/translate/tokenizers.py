@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from saccade.data.text.tokenizer_choice import REASONS, choose_kinds, choose_siz
 from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, find_annotator, training_corpora
+from saccade.tasks.translate.corpora import QUIET, Tokenizers, find_annotator, first_pairs, training_corpora
 from saccade.tasks.vocabulary import grow_tokenizer, store_grown
 
 SIDES: tuple[SideName, ...] = ("source", "target")
@@ -61,8 +60,7 @@ def _choose_kinds(config: TranslateConfig, both: list[SideTokenizer]) -> list[st
     """Choose the kinds that are not given."""
     chosen = ("unigram", "unigram")  # for targets of sounds, and for pieces that are drawn at random
     if config.features is None and not config.tokenizer.sampling:
-        firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
-        pairs = [pair for first in firsts for pair in first if all(pair)]
+        pairs = [pair for pair in first_pairs(config) if all(pair)]
         chosen = choose_kinds([pair.source for pair in pairs], [pair.target for pair in pairs])
     return [_kind_of(side, kind) if side.kind == "auto" else side.kind for side, kind in zip(both, chosen, strict=True)]
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from saccade.tasks.console import say
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import NUM_TOLD, training_corpora
+from saccade.tasks.translate.corpora import first_pairs, training_corpora
 from saccade.tasks.translate.networks import MOST_PAIRS, AutoModel
 from saccade.tasks.translate.scoring.choice import choose_metric
 
@@ -19,8 +19,7 @@ def settle_copying(config: TranslateConfig, console: Console) -> TranslateConfig
     if not isinstance(section, AutoModel) or "copies" in section.model_fields_set or not _may_copy(config):
         return config
     corpora = training_corpora(config)
-    firsts = (itertools.islice(corpus.pairs(), NUM_TOLD) for corpus in corpora)
-    if choose_metric(itertools.chain(*firsts)).metric != "rouge":
+    if choose_metric(first_pairs(config)).metric != "rouge":
         return config
     if sum(1 for corpus in corpora for _ in itertools.islice(corpus.pairs(), MOST_PAIRS + 1)) > MOST_PAIRS:
         return config

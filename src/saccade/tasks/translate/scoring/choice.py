@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
@@ -15,10 +15,9 @@ from saccade.data.text.corpus import Pair
 from saccade.data.text.sentences import UNSPACED, count_words
 from saccade.tasks.console import say
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import HeldOut, training_corpora
+from saccade.tasks.translate.corpora import HeldOut, first_pairs
 from saccade.tasks.translate.scoring.metrics import BLEU_ORDER, share_of_short
 
-NUM_TOLD = 1000  # pairs of a corpus that tell what its targets are
 LONG, TIMES = 20, 4  # words of a source that is summed up, and how many times it is longer
 FEW_WORDS, OFTEN = 100, 10  # phones and actions: so few different words in all, each used so often
 NEARLY_ALL = 0.95  # of the words of targets that name slots and their values
@@ -45,8 +44,7 @@ def settle_metric(config: TranslateConfig, valid: HeldOut, console: Console) -> 
     if config.features is not None:
         choice = MetricChoice("wer", "targets are what was said")
     else:
-        firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
-        choice = choose_metric(itertools.chain(*firsts, valid.pairs))
+        choice = choose_metric(itertools.chain(first_pairs(config), valid.pairs))
     say(console, f"metric: {choice.metric} ({choice.reason})")
     return config.model_copy(update={"training": training.model_copy(update={"metric": choice.metric})})
 
@@ -67,19 +65,21 @@ def choose_metric(pairs: Iterable[Pair]) -> MetricChoice:
         return MetricChoice(
             "wer", f"targets are written with {len(used)} different words, so that errors can be counted"
         )
-    if _share_of_parts(rows) > NEARLY_ALL:
+    if are_assembled(rows):
         return MetricChoice("exact", "targets are put together from few different words and words of their sources")
     if 2 * sum(len(UNSPACED.findall(pair.target)) for pair in rows) > sum(len(pair.target) for pair in rows):
         return MetricChoice("chrf", "targets are written without spaces")
     return MetricChoice("bleu", "targets are sentences")
 
 
-def _share_of_parts(rows: Sequence[Pair]) -> float:
-    """Return the share of the targets' words that are among the most frequent ones, or in their sources; 0: too few."""
+def are_assembled(pairs: Iterable[Pair]) -> bool:
+    """Tell whether targets are made of the most frequent words and words of their sources; of few pairs nothing is."""
+    rows = [pair for pair in pairs if all(pair)]
     targets = [WORD.findall(pair.target) for pair in rows]
     used = Counter(itertools.chain.from_iterable(targets))
     if used.total() < OFTEN * FEW_WORDS:
-        return 0.0
+        return False
     frequent = {word for word, _ in used.most_common(FEW_WORDS)}
     known = (frequent.union(WORD.findall(pair.source)) for pair in rows)
-    return sum(word in allowed for words, allowed in zip(targets, known, strict=True) for word in words) / used.total()
+    parts = sum(word in allowed for words, allowed in zip(targets, known, strict=True) for word in words)
+    return parts > NEARLY_ALL * used.total()
