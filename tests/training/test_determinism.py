@@ -15,7 +15,7 @@ from torch import nn
 from saccade.__main__ import choose_waiting
 from saccade.ops.precision import outputs_in
 from saccade.training import losses, precision
-from saccade.training.determinism import repeat_exactly, use_threads
+from saccade.training.determinism import repeat_exactly, use_threads, usual_threads
 from saccade.training.options import TrainingOptions
 from saccade.training.rate import Rate
 
@@ -38,26 +38,45 @@ def test_gradients_of_an_index_do_not_depend_on_which_thread_comes_first() -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "load", "given", "wanted"),
+    ("arguments", "load", "given", "added"),
     [
-        (["train", "x.yaml"], 50.0, {}, "passive"),  # of two cores one is busy
-        (["train", "x.yaml"], 10.0, {}, None),
-        (["train", "x.yaml"], 50.0, {"OMP_WAIT_POLICY": "active"}, "active"),
-        (["train", "x.yaml"], 50.0, {"GOMP_SPINCOUNT": "7"}, None),
-        (["predict", "run"], 50.0, {}, "passive"),
-        (["--help"], 50.0, {}, None),
-        ([], 50.0, {}, None),
+        (["train", "x.yaml"], 50.0, {}, {"OMP_WAIT_POLICY": "passive"}),  # of two cores one is busy
+        (["train", "x.yaml"], 10.0, {}, {"GOMP_SPINCOUNT": "1000"}),
+        (["train", "x.yaml"], 50.0, {"OMP_WAIT_POLICY": "active"}, {}),
+        (["train", "x.yaml"], 50.0, {"GOMP_SPINCOUNT": "7"}, {}),
+        (["predict", "run"], 50.0, {}, {"OMP_WAIT_POLICY": "passive"}),
+        (["--help"], 50.0, {}, {}),
+        ([], 50.0, {}, {}),
     ],
 )
 def test_threads_sleep_while_they_wait_where_others_use_the_machine(
-    arguments: list[str], load: float, given: dict[str, str], wanted: str | None, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], load: float, given: dict[str, str], added: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["saccade", *arguments])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(psutil, "cpu_percent", lambda interval: load)
     monkeypatch.setattr(os, "environ", dict(given))
     choose_waiting()
-    assert os.environ.get("OMP_WAIT_POLICY") == wanted
+    assert os.environ == {**given, **added}
+
+
+@pytest.mark.parametrize(
+    ("own", "cores", "given", "usual"),
+    [
+        (2, 2, {}, 1),  # beside one busy process one thread is faster than two
+        (8, 8, {}, 7),
+        (1, 1, {}, 1),
+        (8, 16, {}, 8),  # two of torch's cores are one
+        (2, 2, {"OMP_NUM_THREADS": "2"}, 2),
+    ],
+)
+def test_a_core_is_left_to_others(
+    own: int, cores: int, given: dict[str, str], usual: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: own)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+    monkeypatch.setattr(os, "environ", given)
+    assert usual_threads() == usual
 
 
 def test_threads_are_set_and_given_back() -> None:

@@ -35,7 +35,9 @@ MaxRounds = Annotated[
     ),
 ]
 NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gram of this size (0: off).")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. (default: the cores)")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Number of CPU threads. (default: the cores but one, or OMP_NUM_THREADS)")
+]
 Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute. (default: the run's config)")
 ]
@@ -73,11 +75,12 @@ FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another
 
 
 def set_threads(number: int | None) -> None:
-    """Compute with this number of CPU threads, if one is given."""
-    if number is not None:
-        import torch  # help is shown without it
+    """Compute with this number of CPU threads, or the usual one."""
+    import torch  # help is shown without it
 
-        torch.set_num_threads(number)
+    from saccade.training.determinism import usual_threads
+
+    torch.set_num_threads(number or usual_threads())
 
 
 def group_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,17 @@ def repeat_exactly(device: torch.device) -> Iterator[None]:
     finally:
         torch.set_deterministic_debug_mode(before[0])
         deterministic.fill_uninitialized_memory = before[1]
+
+
+def usual_threads() -> int:
+    """Return how many threads compute where nobody says: torch's number, but of all cores one is left to others.
+
+    Threads share every operation, and the slowest of them ends it: where something else runs on its core, two threads
+    on two cores are slower than one. It doesn't depend on what runs now, since sums depend on the number of threads.
+    """
+    number = torch.get_num_threads()
+    takes_all = number == len(os.sched_getaffinity(0)) > 1 and "OMP_NUM_THREADS" not in os.environ
+    return number - takes_all
 
 
 @contextmanager

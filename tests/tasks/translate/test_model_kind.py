@@ -15,6 +15,7 @@ from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.copying import summaries
 from saccade.tasks.translate.networks import choose_kind
 from saccade.tasks.translate.task import prepare
@@ -50,6 +51,7 @@ def test_targets_that_are_put_together_get_an_rnn(tmp_path: Path) -> None:
     config = config_file.check_config({"data": data, "tokenizer": {"kind": "unigram"}}, "test")
     text = io.StringIO()
     prepared = prepare(config, tmp_path / "run", Console(file=text, width=200)).config
+    assert isinstance(prepared, TranslateConfig)
     assert prepared.model.kind == "rnn"
     assert "targets are put together from few different words and words of their sources)\nt" in text.getvalue()
     assert choose_kind((PIECES, PIECES), [pairs(7, 41, 5)], is_assembled=True)[0] == "transformer"

@@ -40,11 +40,14 @@ class Pair(NamedTuple):
     target: str
 
 
-def header_found(place: str, first: Pair, *, has_columns: bool) -> UserError:
-    """Return the error for a first pair that is the names of its columns, with what helps."""
-    said = f"{first.source!r} and {first.target!r} look like a header, not like a pair; remove the line"
-    names = f"{{source: {first.source}, target: {first.target}}}"
-    return UserError(f"{place}: {said}{f', or give data.columns: {names}' if has_columns else ' from both files'}")
+def header_found(place: str, first: Pair, hint: str = "") -> UserError:
+    """Return the error for a first pair that is the names of its columns, with what else helps."""
+    said = f"{first.source!r} and {first.target!r} look like a header, not like a pair"
+    return UserError(f"{place}: {said}; remove the line{hint}")
+
+
+def _name_columns(first: Pair) -> str:
+    return f", or give data.columns: {{source: {first.source}, target: {first.target}}}"
 
 
 @final
@@ -133,8 +136,8 @@ class Corpus:
         if first is None:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
         if is_header(first) and file_kind(self.sides()[0][0]) != ".jsonl":
-            place = replace(self, part=None).place(0, 0)
-            raise header_found(place, first, has_columns=self.target is None)
+            hint = _name_columns(first) if self.target is None else " from both files"
+            raise header_found(replace(self, part=None).place(0, 0), first, hint)
         yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:
@@ -285,8 +288,8 @@ def read_side(path: Path, columns: PairColumns, side: Literal["source", "target"
 def _side_of(path: Path, row: Row, side: Literal["source", "target"]) -> str:
     """Return one side of a row, cleaned; a first line of names is refused, as in training."""
     source, target = (clean(row.texts.get(name, "")) for name in NAMES)
-    if row.line == 1 and is_header(Pair(source, target)) and file_kind(path) != ".jsonl":
-        raise header_found(f"{path}:1", Pair(source, target), has_columns=True)
+    if row.line == 1 and is_header(pair := Pair(source, target)) and file_kind(path) != ".jsonl":
+        raise header_found(f"{path}:1", pair, _name_columns(pair))
     return source if side == "source" else target
 
 

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
 
-from saccade.data.text.corpus import Pair, clean, header_found, is_header, read_raw_lines
+from saccade.data.text.corpus import Pair, clean, header_found, read_raw_lines
+from saccade.data.text.headers import is_header
 from saccade.data.text.placeholders import PLACEHOLDER
 from saccade.data.text.sentences import UNSPACED
 from saccade.errors import UserError
