@@ -19,10 +19,10 @@ from saccade.training import rate
 from saccade.training.checkpoints import Progress
 
 
-def bar_of(folder: Path, text: io.StringIO) -> TrainingBar:
+def bar_of(folder: Path, text: io.StringIO, width: int = 200) -> TrainingBar:
     options = SimpleNamespace(max_steps=100, device=torch.device("cpu"))
     trainer: Any = SimpleNamespace(options=options, progress=Progress(), folder=folder)
-    return TrainingBar(Console(file=text, width=200), trainer, unit="tokens", tensorboard=False)
+    return TrainingBar(Console(file=text, width=width), trainer, unit="tokens", tensorboard=False)
 
 
 def reported(folder: Path, validations: list[dict[str, float]]) -> list[str]:
@@ -38,6 +38,16 @@ def said(folder: Path, scores: list[float], name: str = "bleu") -> list[str]:
     """Return what is said about still scores after these validations."""
     lines = reported(folder, [{"score": score, f"valid_{name}": abs(score)} for score in scores])
     return [line for line in lines if "validations" in line]
+
+
+def test_each_line_is_one_however_narrow_the_console_is(tmp_path: Path) -> None:
+    text = io.StringIO()
+    bar = bar_of(tmp_path, text, width=20)
+    for step in range(1, 5):
+        bar.report(Progress(step=step), {"score": 0.0, "valid_bleu": 0.0, "valid_loss": 1.0})
+    *lines, still = text.getvalue().splitlines()
+    assert lines == [f"step {step}: BLEU 0.00, loss 1.00" for step in range(1, 5)]
+    assert still == f"{STILL}the loss decides which is best."
 
 
 STILL = "BLEU 0.00 at each of the last 4 validations: it can't tell them apart (training.metric); "

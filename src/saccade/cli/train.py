@@ -17,6 +17,7 @@ from saccade.runs import adapt, verify
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs.recipes import find_config
+from saccade.tasks.console import say
 from saccade.training.signals import Interrupted
 
 
@@ -62,7 +63,7 @@ def train(
         console.print("\nInterrupted. The same command continues the run.")
         raise typer.Exit(130) from None
     said = f"The model is in {folder}. Next: saccade evaluate {folder}, or saccade predict {folder} --input FILE"
-    console.print(said, highlight=False, soft_wrap=True)
+    say(console, said)
 
 
 def _verify_resume(

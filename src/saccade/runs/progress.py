@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.pages.report import name_of
+from saccade.tasks.console import say
 from saccade.tasks.cuts import describe_cuts
 from saccade.training import checkpoints
 from saccade.training.loop import Trainer
@@ -73,14 +74,14 @@ class TrainingBar:
                 shown["perplexity"] = f" ppl {math.exp(min(50.0, shown['loss'])):,.1f}"
             measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
         else:
-            self.bar.console.print(_validation_line(progress, measured))
+            say(self.bar.console, _validation_line(progress, measured))
             for line in _describe_cuts(measured):
-                self.bar.console.print(line, style="yellow", highlight=False, soft_wrap=True)
+                say(self.bar.console, line, style="yellow")
             self._warn_of_still_score(measured)
             shown["valid"] = next(_format_figures(measured), "")
         if "skipped" in measured:
             what = f"the loss is not finite; skipped ({progress.skipped} so far)"
-            self.bar.console.print(f"step {progress.step:,}: {what}")
+            say(self.bar.console, f"step {progress.step:,}: {what}")
         is_rare = "loss" not in measured or "skipped" in measured or progress.step in (1, self.last_step)
         if is_rare or progress.step % LOG_EVERY == 0:
             now = time.monotonic()
@@ -99,7 +100,7 @@ class TrainingBar:
             same = {name: value for name, value in measured.items() if value in (score, -score)}  # not another figure
             figure = next(_format_figures(same), f"score {score:.2f}")
             said = f"{figure} at each of the last {MANY_ALIKE} validations: it can't tell them apart (training.metric)"
-            self.bar.console.print(f"{said}; the loss decides which is best.", style="yellow", highlight=False)
+            say(self.bar.console, f"{said}; the loss decides which is best.", style="yellow")
 
     def _tell(self, step: int, shown: dict[str, Any]) -> None:
         """Print a plain line now and then where no bar can be drawn: in a file, in a pipe."""
@@ -107,8 +108,7 @@ class TrainingBar:
             figures = (
                 f"loss {shown['loss']:.3f}{shown.get('perplexity', '')}, {shown['rate']:,.0f} {self.unit} a second"
             )
-            said = f"step {step:,} of {self.last_step:,}: {figures}, {shown['memory']:.1f} GiB"
-            self.bar.console.print(said, highlight=False, soft_wrap=True)
+            say(self.bar.console, f"step {step:,} of {self.last_step:,}: {figures}, {shown['memory']:.1f} GiB")
 
     def _smooth(self, name: str, measured: dict[str, Any]) -> float:
         earlier, now = self.smoothed.get(name, measured[name]), measured[name]

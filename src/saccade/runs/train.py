@@ -85,7 +85,7 @@ def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
         watch.say(console, f"threads: {number} (a core is left to others; --threads {torch.get_num_threads()} takes all)")
     if earlier and number != earlier:
         said = f"This run had {earlier} threads so far and goes on with {number}"
-        console.print(f"{said}: on a CPU its weights will differ in the last digits from those of {earlier}.")
+        watch.say(console, f"{said}: on a CPU its weights will differ in the last digits from those of {earlier}.")
     return int(number)
 
 
@@ -126,13 +126,13 @@ def _train(
         job.network.train()
         return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
     if trainer.is_finished:
-        console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
+        watch.say(console, f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
         is_new = _calibrate(config, folder, console)
         if is_new or not (folder / REPORT).exists():
             _report(folder, console)
         return trainer.progress
     if trainer.progress.step:
-        console.print(f"Going on from step {trainer.progress.step:,}.")
+        watch.say(console, f"Going on from step {trainer.progress.step:,}.")
     _write_versions(folder, options)
     manifest.forget(folder, LOG, REPORT, CONFIDENCE)
     for name in (REPORT, CONFIDENCE):
@@ -145,7 +145,7 @@ def _train(
         if not trainer.must_stop:
             raise
         progress = trainer.progress
-        console.print(f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
+        watch.say(console, f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
     finally:
         manifest.record(folder, LOG)
     _calibrate(config, folder, console)
