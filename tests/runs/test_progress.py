@@ -50,6 +50,12 @@ def test_each_line_is_one_however_narrow_the_console_is(tmp_path: Path) -> None:
     assert still == f"{STILL}the loss decides which is best."
 
 
+def test_the_bar_shows_what_the_model_is_kept_for(tmp_path: Path) -> None:
+    bar = bar_of(tmp_path, io.StringIO())
+    bar.report(Progress(step=1), {"valid_loss": 0.5, "score": 90.0, "valid_accuracy": 90.0})  # the loss goes before
+    assert bar.bar.tasks[0].fields["valid"] == "accuracy 90.00"
+
+
 STILL = "BLEU 0.00 at each of the last 4 validations: it can't tell them apart (training.metric); "
 
 

@@ -78,7 +78,7 @@ class TrainingBar:
             for line in _describe_cuts(measured):
                 say(self.bar.console, line, style="yellow")
             self._warn_of_still_score(measured)
-            shown["valid"] = next(_format_figures(measured), "")
+            shown["valid"] = _format_score(measured)
         if "skipped" in measured:
             what = f"the loss is not finite; skipped ({progress.skipped} so far)"
             say(self.bar.console, f"step {progress.step:,}: {what}")
@@ -97,9 +97,7 @@ class TrainingBar:
         self.num_alike = self.num_alike + 1 if score == self.last_score else 1
         self.last_score = score
         if self.num_alike == MANY_ALIKE and not _is_perfect(score):
-            same = {name: value for name, value in measured.items() if value in (score, -score)}  # not another figure
-            figure = next(_format_figures(same), f"score {score:.2f}")
-            said = f"{figure} at each of the last {MANY_ALIKE} validations: it can't tell them apart (training.metric)"
+            said = f"{_format_score(measured)} at each of the last {MANY_ALIKE} validations: it can't tell them apart (training.metric)"
             say(self.bar.console, f"{said}; the loss decides which is best.", style="yellow")
 
     def _tell(self, step: int, shown: dict[str, Any]) -> None:
@@ -149,6 +147,13 @@ def _format_figures(measured: dict[str, Any]) -> Iterator[str]:
     hidden = "valid_loss" if "valid_perplexity" in measured else ""
     figures = {name: value for name, value in measured.items() if name.startswith("valid_") and name != hidden}
     return (f"{name_of(name)} {value:.2f}" for name, value in figures.items())
+
+
+def _format_score(measured: dict[str, Any]) -> str:
+    """Return the figure of a validation that is its score, in words."""
+    score = measured["score"]
+    same = {name: value for name, value in measured.items() if value in (score, -score)}
+    return next(_format_figures(same), f"score {score:.2f}")
 
 
 def _memory_held(device: torch.device) -> int:
