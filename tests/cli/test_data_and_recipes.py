@@ -53,7 +53,7 @@ def test_data_are_listed_made_and_there(here: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_data_that_cannot_be() -> None:
-    assert refused("data", "review").startswith("'review': there is no such data set; allowed: phrasebook, reviews")
+    assert refused("data", "review") == "'review': there is no such data set (did you mean reviews?)"
     assert refused("data", "--from", "x").startswith("--from: given without the name of a data set")
     assert refused("data", "trec", "--json").startswith("--json: it goes with the list")
     assert "saccade data conll2003 --from PATH" in refused("data", "conll2003")
@@ -71,7 +71,7 @@ def test_a_recipe_is_listed_shown_copied_and_trained(here: Path) -> None:
     invoke("recipes", "copy", "reviews")
     assert (here / "reviews.yaml").read_text("utf-8") == shown
     assert refused("recipes", "copy", "reviews") == "reviews.yaml: it exists already, and copying would overwrite it"
-    assert refused("recipes", "show", "revues").startswith("'revues': there is no such recipe; allowed: ")
+    assert refused("recipes", "show", "revues") == "'revues': there is no such recipe (did you mean reviews?)"
     invoke("data", "reviews")
     trained = invoke("train", "reviews", "training.max_steps=2", "training.validate_every=2", "model.width=8")
     assert "Next: saccade evaluate runs/reviews, or saccade predict runs/reviews --input FILE" in trained

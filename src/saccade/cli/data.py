@@ -15,7 +15,7 @@ from saccade.cli import terminal
 from saccade.datasets.bring import bring, is_there
 from saccade.datasets.dataset import MadeData
 from saccade.datasets.table import DATASETS
-from saccade.errors import UserError
+from saccade.errors import UserError, suggest
 from saccade.runs.recipes import list_recipes
 from saccade.training.rate import Pace
 
@@ -37,7 +37,7 @@ def data(
     if as_json:
         raise UserError("--json: it goes with the list, without a name")
     if name not in DATASETS:
-        raise UserError(f"{name!r}: there is no such data set; allowed: {', '.join(DATASETS)}")
+        raise UserError(f"{name!r}: there is no such data set{suggest(name, DATASETS)}")
     _bring(name, folder / name, given)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import yaml
 
 import saccade
-from saccade.errors import UserError
+from saccade.errors import UserError, suggest
 
 PACKAGE = Path(saccade.__file__).parent
 FOLDERS = (PACKAGE / "recipes", PACKAGE.parents[1] / "configs")  # of an installed package, and of a checkout
@@ -39,7 +39,7 @@ def find_recipe(name: str) -> Recipe:
     """Return the recipe of a name."""
     recipes = {recipe.name: recipe for recipe in list_recipes()}
     if name not in recipes:
-        raise UserError(f"{name!r}: there is no such recipe; allowed: {', '.join(recipes)}")
+        raise UserError(f"{name!r}: there is no such recipe{suggest(name, recipes)}")
     return recipes[name]
 
 
