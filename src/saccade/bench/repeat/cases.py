@@ -24,6 +24,11 @@ def _sentences(count: int, seed: int) -> list[list[str]]:
     return [chance.choices(WORDS, weights, k=chance.randint(3, 20)) for _ in range(count)]
 
 
+def _commonest(sentence: list[str]) -> str:
+    """Return which of the first four words comes most often."""
+    return max(WORDS[:4], key=sentence.count)
+
+
 def _write_sets(folder: Path, lines: Callable[[list[list[str]]], str], ending: str) -> dict[str, str]:
     sets = {"train": _sentences(TEXTS, 1), "valid": _sentences(HELD_OUT, 2)}
     for name, sentences in sets.items():
@@ -57,11 +62,17 @@ def _luong(folder: Path) -> dict[str, Any]:
     return _text_to_text(folder, {**RECURRENT, "attention": "luong", "score": "general"})
 
 
+def _copier(folder: Path) -> dict[str, Any]:
+    """Words backwards, most of which the vocabulary lacks."""
+    content = _text_to_text(folder, {**RECURRENT, "copies": True, "coverage": True})
+    return {**content, "tokenizer": {"kind": "words", "vocabulary_size": 20}}
+
+
 def _classifier(folder: Path) -> dict[str, Any]:
     """Which of the first four words comes most often."""
     files = _write_sets(
         folder,
-        lambda sentences: "".join(f"{max(WORDS[:4], key=one.count)}\t{' '.join(one)}\n" for one in sentences),
+        lambda sentences: "".join(f"{_commonest(one)}\t{' '.join(one)}\n" for one in sentences),
         "tsv",
     )
     model = {"width": 128, "embedding_width": 128}
@@ -69,6 +80,19 @@ def _classifier(folder: Path) -> dict[str, Any]:
     training = {**TRAINING, "batch_size": 64}
     data = {**files, "columns": {"label": 0, "text": 1}}
     return {"task": "classify", "data": data, "tokenizer": tokenizer, "model": model, "training": training}
+
+
+def _documents(folder: Path) -> dict[str, Any]:
+    """Which of the first four words comes most often, in texts of sentences that are read level by level."""
+
+    def lines(sentences: list[list[str]]) -> str:
+        rows = [{"label": _commonest(one), "text": [" ".join(one[:3]), *one[3:]]} for one in sentences]
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    model = {"width": 128, "embedding_width": 128, "pooling": "attention"}
+    sentences = {"kind": "recurrent", "width": 128, "pooling": "attention"}
+    content = {"task": "classify", "tokenizer": {"kind": "words"}, "training": {**TRAINING, "batch_size": 64}}
+    return {**content, "data": _write_sets(folder, lines, "jsonl"), "model": {**model, "sentences": sentences}}
 
 
 def _tagger(folder: Path) -> dict[str, Any]:
@@ -171,11 +195,36 @@ def _sound(folder: Path) -> dict[str, Any]:
     }
 
 
+def _speaker(folder: Path) -> dict[str, Any]:
+    """The same bursts, read aloud."""
+    sets = {name: files["source"] for name, files in _sound(folder)["data"].items()}
+    frames, model = {"rate": 8000, "num_mels": 40}, {"width": 128, "prenet_width": 64}
+    training = {**TRAINING, "frames_per_batch": 1024}
+    decoding = {"max_seconds": 0.5, "rounds": 2}
+    return {"task": "speak", "data": sets, "frames": frames, "model": model, "training": training, "decoding": decoding}
+
+
+def _machine(folder: Path) -> dict[str, Any]:
+    del folder
+    data = {"width": 8, "lengths": [1, 8], "test_lengths": [8], "num_valid": HELD_OUT, "num_test": HELD_OUT}
+    model = {"width": 128, "places": 32, "cells": 20}
+    return {"task": "remember", "data": data, "model": model, "training": {**TRAINING, "batch_size": 32}}
+
+
+def _pointer(folder: Path) -> dict[str, Any]:
+    del folder
+    data = {"sizes": [5, 10], "test_sizes": [5], "num_valid": HELD_OUT, "num_test": HELD_OUT}
+    model = {"width": 128, "num_heads": 4, "num_layers": 1}
+    return {"task": "point", "data": data, "model": model, "training": {**TRAINING, "batch_size": 64}}
+
+
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "transformer": _transformer,
     "bahdanau": _bahdanau,
     "luong": _luong,
+    "copier": _copier,
     "classifier": _classifier,
+    "documents": _documents,
     "tagger": _tagger,
     "captioner_soft": _soft_captioner,
     "captioner_hard": _hard_captioner,
@@ -184,4 +233,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "writer": _writer,
     "recurrent_writer": _recurrent_writer,
     "reader": _reader,
+    "speaker": _speaker,
+    "machine": _machine,
+    "pointer": _pointer,
 }
