@@ -45,6 +45,7 @@ from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.insisted import InsistedCounts
+from saccade.tasks.unknown import UnknownCounts
 
 
 @dataclass(frozen=True)
@@ -178,12 +179,12 @@ def predict(
     streams = _choose_streaming(predictor, as_written, is_whole)
     if is_typed and "window" in allowed and not streams:
         options["window"] = 1
-    cuts, insisted = CutCounts(), InsistedCounts(predictor.traits.num_terms)
+    cuts, unknown, insisted = CutCounts(), UnknownCounts(), InsistedCounts(predictor.traits.num_terms)
     console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
         inputs = _inputs(predictor, texts, source)
         answers = _follow(predictor, inputs, options) if streams else predictor.stream(inputs, **options)
-        found = insisted.watch(cuts.watch(answers))
+        found = insisted.watch(unknown.watch(cuts.watch(answers)))
         watched: Iterator[Result] = terminal.count_outputs(
             found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
         )
@@ -193,7 +194,7 @@ def predict(
                 typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if (evidence.attention or evidence.confidence) and not as_json:
                 best.show(console)
-    for line in (*cuts.describe(), *insisted.describe()):
+    for line in (*cuts.describe(), *unknown.describe(), *insisted.describe()):
         typer.echo(f"saccade: {line}", err=True)
 
 

@@ -118,6 +118,17 @@ def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) ->
         assert found[3].pieces[0] == "b"
 
 
+def test_unknown_words_are_counted_and_the_first_source_with_some_is_named(run: Path, tmp_path: Path) -> None:
+    assert [one.unknown for one in load_run(run).predict(["a b", "a unheard", "", "new words a"])] == [None, 1, None, 2]
+    (tmp_path / "new.txt").write_text("a b\na unheard\n\nnew words a\n", "utf-8")
+    told = "of 4 sources have words or letters that the model doesn't know and reads as <unk>, the first is 2\n"
+    done = RUNNER.invoke(app, ["predict", str(run), "--input", str(tmp_path / "new.txt"), "--json"])
+    assert done.stderr.endswith(f"saccade: 2 {told}")
+    assert [json.loads(line).get("unknown") for line in done.stdout.splitlines()] == [None, 1, None, 2]
+    shown = RUNNER.invoke(app, ["evaluate", str(run), *[str(tmp_path / "new.txt")] * 2]).stdout
+    assert f"2 {told}" in shown
+
+
 def test_what_is_cut_is_flagged_counted_and_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def say_one_word(model: Transformer, vectors: Tensor) -> Tensor:
         return torch.eye(model.target.num_embeddings)[5].expand(*vectors.shape[:-1], -1) * 1e4

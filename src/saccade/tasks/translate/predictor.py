@@ -27,7 +27,7 @@ from saccade.data.text.corpus import (
     place_of_row,
     read_side,
 )
-from saccade.data.text.tokenizer import END, Tokenizer, Vocabulary
+from saccade.data.text.tokenizer import END, UNKNOWN, Tokenizer, Vocabulary
 from saccade.decoding import (
     OPTION_NAMES,
     BeamOptions,
@@ -67,6 +67,7 @@ from saccade.tasks.translate.wording.annotate import TermNote
 from saccade.tasks.translate.wording.glossary import Glossary
 from saccade.tasks.translate.wording.options import NO_WORDING, Wording, WordingOptions, read_options, settle
 from saccade.tasks.translate.wording.write import TermWriter
+from saccade.tasks.unknown import UnknownCounts
 
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
@@ -256,9 +257,9 @@ class Translator(Predictor):
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         asked = self._request(decoding)
-        cuts, insisted = CutCounts(), InsistedCounts(asked.wording.num_terms)
-        stream = insisted.watch(cuts.watch(watch(self.stream(sources, **decoding), len(pairs))))
-        results = list(stream)
+        cuts, unknown, insisted = CutCounts(), UnknownCounts(), InsistedCounts(asked.wording.num_terms)
+        stream = cuts.watch(unknown.watch(watch(self.stream(sources, **decoding), len(pairs))))
+        results = list(insisted.watch(stream))
         outputs = [found.text for found in results]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
@@ -269,7 +270,7 @@ class Translator(Predictor):
         by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
         whole = Evaluation(
             {**figures, "by_length": [row.plain() for row in by_length]},
-            [*lines, "", *scores.table(by_length, shown[:2])],
+            [*lines, "", *scores.table(by_length, shown[:2]), *unknown.describe()],
             lambda path: scores.plot(by_length, path, shown[0]),
         )
         return self._add_reliability(insisted.add_to(cuts.add_to(whole)), results, references, asked)
@@ -509,7 +510,10 @@ class Translator(Predictor):
             decoded = text.prefix + decoded[len(start) :]
         name = (text.text or None) if isinstance(self.source, Sounds) else None
         pieces, steps = text.target.pieces(found.ids), found.log_probabilities
-        return TranslationResult(decoded, found.score, pieces, steps, found.ended, name=name, cut_by=found.cut)
+        unknown = list(text.ids).count(UNKNOWN) or None if isinstance(self.source, Vocabulary) else None
+        return TranslationResult(
+            decoded, found.score, pieces, steps, found.ended, name=name, cut_by=found.cut, unknown=unknown
+        )
 
     @torch.no_grad()
     def _with_attention(

@@ -62,7 +62,8 @@ class TranslationResult(NamedTuple):
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
     `kept` are the placeholders of the source, `terms` those of a glossary in it. Where the model copies, `copied` tells
-    beside the weights how each piece came about (</s> included).
+    beside the weights how each piece came about (</s> included). `unknown` counts the tokens of the source that the
+    vocabulary lacks, if there are any.
     """
 
     text: str
@@ -80,6 +81,7 @@ class TranslationResult(NamedTuple):
     terms: tuple[GlossaryTerm, ...] = ()
     confidence: Sure | None = None  # on request
     copied: tuple[Copied, ...] = ()
+    unknown: int | None = None
 
     @property
     def cut(self) -> Kind | None:
