@@ -97,8 +97,8 @@ class TrainingBar:
         self.num_alike = self.num_alike + 1 if score == self.last_score else 1
         self.last_score = score
         if self.num_alike == MANY_ALIKE and not _is_perfect(score):
-            said = f"{_format_score(measured)} at each of the last {MANY_ALIKE} validations: it can't tell them apart (training.metric)"
-            say(self.bar.console, f"{said}; the loss decides which is best.", style="yellow")
+            said = f"{_format_score(measured)} at each of the last {MANY_ALIKE} validations: it can't tell them apart"
+            say(self.bar.console, f"{said} (training.metric); the loss decides which is best.", style="yellow")
 
     def _tell(self, step: int, shown: dict[str, Any]) -> None:
         """Print a plain line now and then where no bar can be drawn: in a file, in a pipe."""

@@ -32,7 +32,7 @@ from saccade.tasks import console as watch
 from saccade.tasks.base import Job
 from saccade.tasks.steps import describe_steps, settle_steps
 from saccade.training import checkpoints
-from saccade.training.determinism import usual_threads, use_threads
+from saccade.training.determinism import use_threads, usual_threads
 from saccade.training.distributed import shards
 from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import Trainer
@@ -82,7 +82,8 @@ def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
     earlier = report.read_facts(folder / VERSIONS).get("threads") if _has_learned(folder) else None
     number = wanted or earlier or usual_threads()
     if not (wanted or earlier) and number < torch.get_num_threads() and not torch.cuda.is_available():
-        watch.say(console, f"threads: {number} (a core is left to others; --threads {torch.get_num_threads()} takes all)")
+        said = f"a core is left to others; --threads {torch.get_num_threads()} takes all"
+        watch.say(console, f"threads: {number} ({said})")
     if earlier and number != earlier:
         said = f"This run had {earlier} threads so far and goes on with {number}"
         watch.say(console, f"{said}: on a CPU its weights will differ in the last digits from those of {earlier}.")

@@ -198,7 +198,9 @@ def test_texts_to_predict_need_no_target_columns(tmp_path: Path) -> None:
 def test_a_header_is_no_pair(tmp_path: Path) -> None:
     for name, text in (("a.tsv", "English\tfrench\na b\tb a\n"), ("a.csv", "question,answer\na,b\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
-        with pytest.raises(UserError, match=rf"{name}:1: '.*' and '.*' look like a header, .* data.columns: {{source: "):
+        with pytest.raises(
+            UserError, match=rf"{name}:1: '.*' and '.*' look like a header, .* data.columns: {{source: "
+        ):
             list(Corpus(str(tmp_path / name)).pairs())
         for side in ("source", "target"):  # what a trained run reads
             with pytest.raises(UserError, match=rf"{name}:1: '.*' and '.*' look like a header, .* remove the line"):

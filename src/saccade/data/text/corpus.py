@@ -56,7 +56,8 @@ class PairColumns:
     """Which columns of a file hold the sides of a pair.
 
     If they are not `given`, they are called source and target, or by the codes of the `languages`; a TSV or CSV file
-    without these names in its first line has no header, and two columns. Several columns of a side are joined by spaces.
+    without these names in its first line has no header, and two columns. Several columns of a side are joined by
+    spaces.
     """
 
     given: tuple[Side, Side] | None = None

@@ -18,9 +18,10 @@ NAMES = {
     *("source", "src", "input", "question", "query", "prompt", "text", "sentence", "document", "article", "body"),
     *("target", "tgt", "trg", "output", "answer", "response", "label", "translation", "summary", "headline", "subject"),
     *("word", "lemma", "form", "inflection", "feature", "tag", "grapheme", "spelling", "pronunciation", "phone"),
-    *("phoneme", "ipa", "transcription", "transliteration", "command", "action", "instruction", "utterance", "request"),
-    *("intent", "slot", "parse", "story", "context", "title", "email", "mail", "message", "review", "content", "comment"),
-    *("tweet", "inflected", "class", "category", "topic", "sentiment", "rating", "star", "original", "correct", "corrected"),
+    *("phoneme", "ipa", "transcription", "transliteration", "command", "action", "instruction", "utterance"),
+    *("request", "intent", "slot", "parse", "story", "context", "title", "email", "mail", "message", "review"),
+    *("content", "comment", "tweet", "inflected", "class", "category", "topic", "sentiment", "rating", "star"),
+    *("original", "correct", "corrected"),
 }  # words of names that columns have
 LANGUAGES = {*languages.NAMES, *(name.casefold() for name in languages.NAMES.values())}
 
