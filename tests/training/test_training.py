@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import math
 import os
+import re
 import signal
 from pathlib import Path
 from random import Random
@@ -12,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
@@ -340,6 +343,13 @@ def test_interrupting_saves(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         trainer.run(lambda: {"score": 0.0}, interrupt)
     assert build(tmp_path, 9).progress.step == 4
+
+
+def test_a_full_disk_is_said_in_its_own_words() -> None:
+    full = "Error while serializing: I/O error: No space left on device (os error 28)"
+    for said, expected in ((full, f"[Errno {errno.ENOSPC}] No space left on device"), ("odd", "[Errno 5] odd")):
+        with pytest.raises(OSError, match=re.escape(expected)), checkpoints.disk_errors():
+            raise SafetensorError(said)
 
 
 def test_a_loss_that_stays_infinite_ends_the_run_with_a_good_checkpoint(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
 import shutil
 import warnings
@@ -210,7 +211,9 @@ def disk_errors() -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise OSError(errno.EIO, str(error)) from None
+        found = re.search(r"\(os error (\d+)\)", str(error))  # as "I/O error: No space left on device (os error 28)"
+        number = int(found[1]) if found else errno.EIO
+        raise OSError(number, os.strerror(number) if found else str(error)) from None
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
