@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 import saccade
@@ -137,3 +139,12 @@ def test_what_ends_before_it_learned_leaves_nothing(tmp_path: Path, monkeypatch:
     with pytest.raises(MemoryError):
         train.train(config_file.check_config(labels(tmp_path, "pq"), "test"), tmp_path / "run", QUIET)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_core_that_is_left_to_others_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Console(record=True, width=200, file=io.StringIO())
+    monkeypatch.setattr(train, "usual_threads", lambda: 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert [train._choose_threads(tmp_path, number, said) for number in (None, 2, 1)] == [1, 2, 1]
+    assert said.export_text() == "threads: 1 (a core is left to others; --threads 2 takes all)\n"
