@@ -80,7 +80,7 @@ def read_trained(folder: Path, field: str = "") -> Any:
 
 @final
 class _Unfilled(TorchFunctionMode):
-    """Leaves first weights unset: those of the run follow, all of them. Drawing a base model's took most of its load."""
+    """Leaves first weights unset: all those of the run follow. Drawing a base model's took most of its load."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
