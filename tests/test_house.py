@@ -200,6 +200,9 @@ OTHER_MEANINGS = {
         "caption",
         "glimpse",
         "write",
+        "remember",
+        "point",
+        "speak",
         "answer",
     },  # configs, which name their task
     "serving/static/main.js": {"answer"},  # what the page does when a model has answered
