@@ -180,8 +180,8 @@ class _Team:
         return bool(self._able()) and not self.waiting and not is_full
 
     def _hear(self, member: _Member) -> None:
-        mistake, served = member.hear(), member.serves
-        if served:
+        has_served, mistake = member.serves, member.hear()
+        if member.serves and not has_served:
             self.num_failures = 0
         if mistake is not None:
             if not self.counts.lost and not any(one.serves for one in self.members):
