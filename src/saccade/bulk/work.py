@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO, final
 
+import torch
+
 from saccade.bulk.shards import Shard, fetch, write_whole
 from saccade.data.store import content_hash
 from saccade.export.choice import EngineChoice
@@ -81,7 +83,7 @@ class Predicting:
 
     def load(self) -> Predictor:
         """Load the run."""
-        _set_threads(self.threads)
+        torch.set_num_threads(self.threads or torch.get_num_threads())
         found: Predictor = load_run(*self.runs, device=self.device, engine=self.engine)
         return found if self.glossary is None else found.with_glossary(self.glossary)
 
@@ -116,7 +118,7 @@ class Aligning:
 
     def start(self) -> Answer:
         """Load the model, or both."""
-        _set_threads(self.threads)
+        torch.set_num_threads(self.threads or torch.get_num_threads())
         loaded = [load_run(folder) for folder, _ in self.runs]
         runs = [
             AligningRun(folder, one.word_attention(), head)
@@ -192,10 +194,3 @@ def _collect_warnings(shard: Shard, counts: Counts) -> Iterator[None]:
 
 def _files(runs: Iterable[Path]) -> list[Path]:
     return [path for run in runs for pattern in READ_BY_RUNS for path in sorted(run.glob(pattern))]
-
-
-def _set_threads(number: int | None) -> None:
-    if number is not None:
-        import torch
-
-        torch.set_num_threads(number)

@@ -104,8 +104,7 @@ def evaluate(
     runs, files = (model, *(ensemble or ())), [*map(Path, named or ())]
     if many.on is not None:
         refuse_with_many({"--plot": plot, "--confidence": scoring.confidence or None, "--tokenize": scoring.tokenize})
-        absolute = tuple(run.resolve() for run in runs)
-        work = Predicting(absolute, choice, device, threads, glossary, options, as_json=False)
+        work = bulk.predicting(runs, choice, device, threads, glossary, options, as_json=False)
         _evaluate_many(work, named or [], output, many, as_json=as_json)
         return
     bulk.refuse_without(many, output)

@@ -159,8 +159,9 @@ def predict(
         refuse_with_many({**refused, "--attention": evidence.attention or None})
         if given is None:
             raise UserError("--input: none given; with --on it names files")
-        runs = tuple(one.resolve() for one in (model, *(ensemble or ())))
-        _predict_many(Predicting(runs, choice, device, threads, glossary, options, as_json), given, output, many)
+        runs = (model, *(ensemble or ()))
+        work = bulk.predicting(runs, choice, device, threads, glossary, options, as_json=as_json)
+        _predict_many(work, given, output, many)
         return
     bulk.refuse_without(many, output)
     source = None if given is None else Path(given)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +16,8 @@ from saccade.errors import UserError
 if TYPE_CHECKING:
     from saccade.bulk.job import Executor, Plan
     from saccade.bulk.shards import Shard
-    from saccade.bulk.work import Work, Written
+    from saccade.bulk.work import Predicting, Work, Written
+    from saccade.export.choice import EngineChoice
 
 HERE, RAY = "local", "ray"
 
@@ -71,6 +73,24 @@ def _run(work: Work, plan: Plan, execute: Executor) -> None:
                 typer.echo(f"saccade: {said}", err=True)
     for said in (*total.cuts.describe(), *total.insisted.describe()):
         typer.echo(f"saccade: {said}", err=True)
+
+
+def predicting(
+    runs: Sequence[Path],
+    engine: EngineChoice,
+    device: str | None,
+    threads: int | None,
+    glossary: Path | None,
+    options: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> Predicting:
+    """Describe what `predict` does, for processes that are in other folders."""
+    from saccade.bulk.work import Predicting
+
+    chosen = engine if engine.shortlist is None else engine._replace(shortlist=engine.shortlist.resolve())
+    terms = None if glossary is None else glossary.resolve()
+    return Predicting(tuple(run.resolve() for run in runs), chosen, device, threads, terms, options, as_json)
 
 
 def choose_executor(flags: BulkFlags, threads: int | None, device: str | None) -> Executor:
