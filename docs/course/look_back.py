@@ -53,7 +53,7 @@ def main(picture: Path = PICTURE, num_steps: int = STEPS) -> None:
     print("writing symbol 1, 2, 3 ... it looked at " + ", ".join(str(place + 1) for place in looked))
     with open_picture(picture, (4.4, 3.8)) as figure:
         axes = figure.subplots()
-        axes.imshow(weight_TS, cmap="Blues", vmin=0, vmax=1, extent=(0.5, LENGTH + 0.5, LENGTH + 0.5, 0.5))
+        axes.imshow(weight_TS.numpy(), cmap="Blues", vmin=0, vmax=1, extent=(0.5, LENGTH + 0.5, LENGTH + 0.5, 0.5))
         axes.set_xlabel("place in the source")
         axes.set_ylabel("symbol that is written")
         axes.set_title("Where a network looks that reverses", fontsize=10, loc="left")

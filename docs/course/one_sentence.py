@@ -26,7 +26,7 @@ def main(picture: Path = PICTURE, num_steps: int = STEPS) -> None:
             kind_BS = (ids_BS // VARIANTS).clamp(max=KINDS)  # the last one is noise
             kind_BSK = torch.nn.functional.one_hot(kind_BS, KINDS + 1).float()
             seen_RK = (weight_BRS @ kind_BSK).mean(0)
-            axes.imshow(seen_RK, cmap="Blues", vmin=0, vmax=1)
+            axes.imshow(seen_RK.numpy(), cmap="Blues", vmin=0, vmax=1)
             for hop, row in enumerate(seen_RK.tolist()):
                 for kind, weight in enumerate(row):
                     ink = "white" if weight > 0.5 else "black"

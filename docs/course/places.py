@@ -28,7 +28,7 @@ def main(picture: Path = PICTURE) -> None:
         print(f"head {head + 1}, place 0 reads: " + " ".join(f"{weight:.2f}" for weight in weight_TS[0].tolist()))
     with open_picture(picture, (9.0, 3.4)) as figure:
         left, right = figure.subplots(1, 2)
-        left.imshow(table_SD, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        left.imshow(table_SD.numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
         left.set_xlabel("number of the vector", fontsize=9)
         left.set_ylabel("place", fontsize=9)
         left.set_title("positions", fontsize=10, loc="left")

@@ -105,7 +105,7 @@ def main(picture: Path = PICTURE, num_steps: int = STEPS) -> None:
         left.set_xlabel("step", fontsize=9)
         left.set_ylabel("nats", fontsize=9)
         left.set_title("loss", fontsize=10, loc="left")
-        right.imshow(weight_BHTS[0].mean(0), cmap="Blues", vmin=0)
+        right.imshow(weight_BHTS[0].mean(0).numpy(), cmap="Blues", vmin=0)
         right.set_xticks(range(LENGTH), source_BS[0].tolist())
         right.set_yticks(range(LENGTH), found_BT[0].tolist())
         right.set_title("written (down), read (across)", fontsize=10, loc="left")

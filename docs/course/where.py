@@ -25,7 +25,7 @@ def main(picture: Path = PICTURE) -> None:
     with open_picture(picture, (9.6, 5.0)) as figure:
         places = figure.subplots(2, 4)
         for axes, (name, mask) in zip(places[0], shown.items(), strict=True):
-            axes.imshow(mask.dense(SIZE, SIZE).reshape(SIZE, SIZE), cmap="Blues", vmin=0, vmax=1.4)
+            axes.imshow(mask.dense(SIZE, SIZE).reshape(SIZE, SIZE).numpy(), cmap="Blues", vmin=0, vmax=1.4)
             axes.set_title(name, fontsize=10, loc="left")
             axes.set_xlabel("key", fontsize=9)
             axes.set_ylabel("query", fontsize=9)
