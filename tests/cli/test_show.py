@@ -195,7 +195,7 @@ def test_a_file_of_texts_is_read_with_a_file_of_outputs(
 
 def test_help_says_what_happens_without_an_option() -> None:
     shown = RUNNER.invoke(app, ["look", "--help"], env=WIDE).stdout
-    assert shown.count("(default:") == 6
+    assert shown.count("(default:") == 7
 
 
 def test_without_weights_there_is_no_page(tmp_path: Path) -> None:

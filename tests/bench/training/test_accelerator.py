@@ -332,16 +332,16 @@ def test_rounds_are_counted_and_torch_may_be_left_out(monkeypatch: pytest.Monkey
 
 def test_made_shortlists_are_those_of_text() -> None:
     """Frequent tokens have more that stand for them; a batch shares many, as sentences do."""
-    listed, common = shortlists.draw_shortlist(8000)
+    listed, common = shortlists.draw_shortlist(32_000)
     assert common == list(range(204))
     assert [len(ids) for ids in listed[:4]] == [0] * 4
     sizes = [len(ids) for ids in listed[4:]]
     assert 40 < sizes[0] <= shortlists.MOST
     assert sum(sizes[:100]) > 2 * sum(sizes[-100:])
-    assert all(ids == sorted(set(ids)) and ids[-1] < 8000 for ids in listed[4:])
-    sources = shortlists.draw_sources(64, 28, 8000)
+    assert all(ids == sorted(set(ids)) and ids[-1] < 32_000 for ids in listed[4:])
+    sources = shortlists.draw_sources(64, 28, 32_000)
     assert sources.shape == (64, 28)
-    assert 4 <= int(sources.min()) < int(sources.max()) < 8000
+    assert 4 <= int(sources.min()) < int(sources.max()) < 32_000
     assert sources.unique().numel() < 0.6 * sources.numel()
 
 
