@@ -145,6 +145,7 @@ def configure() -> Path:
             ],
         },
         "extra_css": ["docs/site/style/site.css"],
+        "extra_javascript": [{"path": "docs/site/style/tables.js", "type": "module"}],
         "markdown_extensions": EXTENSIONS,
         "nav": navigation(),
         "extra": {"generator": False},
