@@ -146,6 +146,8 @@ def test_output_of_another_job_is_left_alone(run: Path, texts: Path, tmp_path: P
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("x", encoding="utf-8")
     assert "holds other files" in refused(predict(run, texts, tmp_path / "other"))
+    (texts / "job.json").write_text("a\n", encoding="utf-8")
+    assert "a file is called job.json" in refused(predict(run, texts, tmp_path / "new"))
 
 
 def test_a_folder_is_written_by_one_job_and_drafts_of_killed_ones_go(run: Path, texts: Path, tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ class Plan(NamedTuple):
 def plan(work: Work, inputs: Sequence[Sequence[Found]], output: str) -> Plan:
     """Find out what is left to do. Output of another job, or of other files, is refused and left alone."""
     shards = match_shards(inputs, output)
+    if any(shard.name == NAME for shard in shards):
+        raise UserError(f"--input: a file is called {NAME}, as what is kept beside the outputs; give it another name")
     sizes = {file.url: file.size for side in inputs for file in side}
     place, key = join_url(output, NAME), work.identity()
     known = _read_known(place, key, output)
