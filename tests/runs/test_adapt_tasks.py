@@ -21,17 +21,19 @@ from saccade.runs import config as config_file
 from saccade.training import checkpoints
 
 QUICK = {"device": "cpu", "training.max_steps": 2, "training.validate_every": 1, "training.save_every": 1}
-ATTENDS = {"aligned", "jsonl", "csv", "plain_text", "points"}  # by several heads, which adapters need
+ATTENDS = {"aligned", "jsonl", "csv", "copied", "plain_text", "points"}  # by several heads, which adapters need
 REPLACED = {  # in the texts to grow by: a word that comes twice or more, and a new one
-    **dict.fromkeys(("aligned", "tsv", "jsonl", "csv", "plain_text"), (b"dog", b"wolf")),
+    **dict.fromkeys(("aligned", "tsv", "jsonl", "csv", "copied", "plain_text"), (b"dog", b"wolf")),
     "sound": (b"\t1", b"\t2"),
     "labels": (b"\ta", b"\tq"),
     "topics": (b'"a ', b'"q '),
+    "documents": (b"good", b"fine"),
     "dialogues": (b"say", b"tell"),
     "stories": (b"Bob has", b"Eve has"),
     "pictures": (b"\ta ", b"\tthe "),
+    "clips": (b"it ", b"one "),
 }
-MIXES = {"aligned", "tsv", "jsonl", "csv", "labels", "topics", "plain_text", "stories"}
+MIXES = {"aligned", "tsv", "jsonl", "csv", "copied", "labels", "topics", "documents", "plain_text", "stories"}
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +169,7 @@ def test_each_task_mixes_in_old_examples_or_says_why_not(name: str, bases: Any, 
     assert config_file.load_config(run / "config.yaml").data.old != "auto"
     summary = json.loads((run / "summary.json").read_text("utf-8"))
     plain = json.loads((base / "summary.json").read_text("utf-8"))
-    if name not in ("aligned", "tsv", "jsonl", "csv"):  # where old pairs are corpora with weights
+    if name not in ("aligned", "tsv", "jsonl", "csv", "copied"):  # where old pairs are corpora with weights
         assert summary["data"][0]["num_used"] == 2 * plain["data"][0]["num_used"]
 
 
