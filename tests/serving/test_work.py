@@ -87,7 +87,7 @@ def test_flow_pauses_for_each_output() -> None:
 def test_what_costs_much_is_estimated_to(translating: list[ServedRun]) -> None:
     predictor = predictor_of(translating[0])
 
-    def cost(call: Any, text: str, **options: Any) -> int:
+    def cost(call: Any, text: str | tuple[str, str], **options: Any) -> int:
         return work.estimate_cost(predictor, ModelCall(call, tuple(options.items())), text)
 
     short, long = "a b c d", "a b c d " * 40
@@ -96,3 +96,5 @@ def test_what_costs_much_is_estimated_to(translating: list[ServedRun]) -> None:
     assert cost(work.look, short, targets=long) > SLOW_COST  # what it looks at, though nothing is searched for
     assert cost(work.translate, long, width=16, num_best=16) == 8 * cost(work.translate, long, width=2)
     assert cost(work.look, short, views=("flow",)) == SLOW_COST
+    assert cost(work.align_pairs, (short, short)) < 20
+    assert cost(work.align_pairs, ("a " * 200, "b " * 200)) > SLOW_COST  # which takes 35 ms, and never pauses

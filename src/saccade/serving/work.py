@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from saccade.tasks.base import Predictor
 
 Indices = tuple[int, ...] | None
 SLICE_SIZE = 50_000  # characters of a source, times those of its output
+CHARACTER_PAIRS_A_STEP = 256  # of two texts that are read together
 PAIRS_A_STEP = 16  # of pieces, whose weights in all layers and heads take as long to write as a step of a search
 
 
@@ -29,9 +31,11 @@ def estimate_cost(predictor: Predictor, call: ModelCall, given: Any) -> int:
     options = dict(call.options)
     if "flow" in options.get("views", ()):
         return SLOW_COST
+    if isinstance(given, tuple):
+        return measure(given) + math.prod(map(len, given)) // CHARACTER_PAIRS_A_STEP
     texts = (given, options.get("targets", "")) if call.call is look and isinstance(given, str) else ()
     num_pairs = max(map(predictor.num_pieces, texts), default=0) ** 2
-    only_reads = "targets" in options or isinstance(given, tuple)
+    only_reads = "targets" in options
     decoding = {name: options[name] for name in OPTION_NAMES if name in options}
     steps = None if only_reads else predictor.num_steps(given, **decoding)
     return (measure(given) if steps is None else steps) + num_pairs // PAIRS_A_STEP
