@@ -37,11 +37,8 @@ class Connections:
 
     def __init__(self, most: int, timeout: float, on_close: Callable[[str], None] = lambda reason: None) -> None:
         self.timeout, self._on_close = timeout, on_close
-        self._share, self._turns, self._most_in_line = (
-            FairShare(most),
-            Turns(OPENINGS_AT_ONCE * OPENING_SECONDS),
-            most // IN_LINE,
-        )
+        self._share = FairShare(most)
+        self._turns, self._most_in_line = Turns(OPENINGS_AT_ONCE * OPENING_SECONDS), most // IN_LINE
         self._waiting: dict[str, dict[Protocol, None]] = {}  # those without a complete request, the oldest first
         self.open: set[Protocol] = set()
 

@@ -113,8 +113,9 @@ async def beside(call: Callable[..., Result], *given: Any) -> Result:
         try:
             return call(*given)
         finally:
-            if account is not None:  # also where nobody waits for it any more
-                loop.call_soon_threadsafe(account.turns.charge, account.address, time.thread_time() - since)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                if account is not None:  # also where nobody waits for it any more
+                    loop.call_soon_threadsafe(account.turns.charge, account.address, time.thread_time() - since)
 
     async with contextlib.AsyncExitStack() as stack:
         if account is not None and account.turns.is_shared:
