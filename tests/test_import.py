@@ -99,6 +99,7 @@ def test_every_library_is_declared_where_it_is_needed() -> None:
             "data": extras["sound"],
             "datasets": extras["speech"],
             "export": extras["export"],
+            "huggingface": extras["export"],
             "imports": extras["export"],
         }.get(room, set())
         declared = core | extras["run"] | further

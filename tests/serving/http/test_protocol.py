@@ -54,6 +54,7 @@ def count(server: Serving, name: str, **labels: str) -> float:
 
 
 def test_who_has_only_shut_the_sending_side_gets_the_answer(served: Serving) -> None:
+    before = count(served, "saccade_requests_total", route="/translate", status="499")
     with connect(served) as client:
         client.sendall(request())
         client.shutdown(socket.SHUT_WR)
@@ -69,6 +70,7 @@ def test_who_has_only_shut_the_sending_side_gets_the_answer(served: Serving) -> 
             client.sendall(begun)
             client.shutdown(socket.SHUT_WR)
             assert read_all(client) == b""
+    until(lambda: count(served, "saccade_requests_total", route="/translate", status="499") == before + 1)
 
 
 @pytest.mark.parametrize("way", ["close", "reset"])
