@@ -49,7 +49,7 @@ def config(folder: Path, *overrides: str) -> TranslateConfig:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Path, norm: str) -> None:
-    made = config(tmp_path, f"model.norm={norm}", "training.batches=packed")
+    made = config(tmp_path, f"model.norm={norm}", "training.batches=packed", "training.tokens_per_batch=128")
     both = task.sides(made, prepare_tokenizers(made, tmp_path))
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
