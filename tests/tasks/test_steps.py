@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from saccade.config import base
+from saccade.decoding.limits import PairLengths
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.tasks import steps
@@ -63,17 +64,8 @@ def test_the_line_says_how_often_all_data_are_read() -> None:
     ],
 )
 def test_batches_suit_the_amount_of_text(num_pairs: int, length: int, size: int) -> None:
-    lengths = np.full(num_pairs, length)
-
-    class Texts:
-        source = SimpleNamespace(lengths=lengths)
-        target = SimpleNamespace(lengths=lengths // 2)
-
-        def __len__(self) -> int:
-            return num_pairs
-
-    stores: Any = [Texts()]
-    assert batches._suiting(stores) == size
+    source_N = np.full(num_pairs, length + 1)
+    assert batches._suiting([PairLengths.of(source_N, source_N // 2)]) == size
 
 
 def test_a_run_keeps_what_it_chose_and_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

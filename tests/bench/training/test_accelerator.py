@@ -409,7 +409,8 @@ def test_what_goes_with_the_other_device_is_refused() -> None:
         (
             ["decode", "--peers", "moses"],
             "--peers: 'moses' given; allowed: none, or some of "
-            "native,native-int8,onnx,onnx-int8,generate,ctranslate2,ctranslate2-int8",
+            "native,native-int8,native-int8-shortlist,onnx,onnx-int8,generate,"
+            "ctranslate2,ctranslate2-int8,ctranslate2-int8-shortlist",
         ),
     ):
         with pytest.raises(UserError, match=message):

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 import forked
 from saccade.runs.process import train_command
+from saccade.training.distributed import sharded_files
 
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
@@ -65,7 +66,12 @@ def free_port() -> int:
 
 
 def weights(path: Path, name: str) -> dict[str, torch.Tensor]:
-    return load_file(path.parent / name / "checkpoints" / "step-000000006.safetensors")
+    folder = path.parent / name / "checkpoints"
+    if not (parts := folder / "step-000000006.parts").exists():
+        return load_file(folder / "step-000000006.safetensors")
+    found = {name: torch.zeros(size, dtype=dtype) for name, (size, dtype) in sharded_files.list_parts(parts).items()}
+    sharded_files.load_parts(found, parts)
+    return found
 
 
 def losses(path: Path, name: str) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -38,9 +39,9 @@ class NativeState(NamedTuple):
         return NativeState(self.batch, self.sentence_N[index], self.past_NT[index])
 
 
-def _close(handle: int, process: int) -> None:
+def _close(close: Callable[[int], None], handle: int, process: int) -> None:
     if process == os.getpid():  # another process has its own
-        load_library().saccade_close(handle)
+        close(handle)
 
 
 @final
@@ -91,7 +92,7 @@ class NativeEngine:
         if not self._handle:
             said = f"this packed model can't be used, {reason.value.decode()}"
             raise UserError(f"{self._packed}: {said}; remove the file")
-        weakref.finalize(self, _close, self._handle, self._process)
+        weakref.finalize(self, _close, library.saccade_close, self._handle, self._process)
 
     def start(self, source_BS: Tensor, source_length_B: Tensor, /) -> NativeState:
         """Read the source."""

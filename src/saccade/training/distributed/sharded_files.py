@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,9 @@ def load_parts(tensors: Mapping[str, Tensor], folder: Path) -> None:
     from torch.distributed.checkpoint.state_dict_loader import load
 
     reader = HuggingFaceStorageReader(str(folder))
-    load(dict(tensors), storage_reader=reader, no_dist=not distributed.is_initialized())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process alone may read them
+        load(dict(tensors), storage_reader=reader, no_dist=not distributed.is_initialized())
 
 
 def list_parts(folder: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
