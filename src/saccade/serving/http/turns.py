@@ -97,14 +97,6 @@ class Account(NamedTuple):
 _ACCOUNT: ContextVar[Account | None] = ContextVar("account", default=None)
 
 
-def in_turn(begin: Begin) -> None:
-    """Do something for the address of the request at hand when it is its turn."""
-    if (account := _ACCOUNT.get()) is None:
-        begin()
-    else:
-        account.turns.take(account.address, begin)
-
-
 async def rest() -> None:
     """Wait until the address of the request at hand may go on."""
     account = _ACCOUNT.get()
