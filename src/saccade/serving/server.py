@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import logging
@@ -105,6 +106,7 @@ class Server(uvicorn.Server):
         self.service, self.readiness, self.connections, self.turns = service, service.readiness, connections, turns
         self._refuses_from = self._ends_at = math.inf
         self._beginning = set[asyncio.Task[Any]]()
+        self._to_say: int | None = None  # the requests there were when it began to drain
         self.inbox: Inbox | None = None  # of connections that another process accepts
         self.address: tuple[str, int] | None = None
         self.on_listening: Callable[[], None] = lambda: None
@@ -172,8 +174,8 @@ class Server(uvicorn.Server):
 
     def drain(self, wait: float) -> None:
         """Begin to stop: go on for some seconds, then answer what there is."""
-        log("draining", requests=self.readiness.requests.total)
         self.readiness.is_draining = True
+        self._to_say = self.readiness.requests.total
         self._refuses_from = time.monotonic() + wait
         self._ends_at = self._refuses_from + self.service.settings.drain_timeout
 
@@ -188,6 +190,9 @@ class Server(uvicorn.Server):
             if self.inbox.is_retiring:
                 self._retire()
         if self.readiness.is_draining:
+            if self._to_say is not None:  # not by the signal itself, which may have come while a line was written
+                log("draining", requests=self._to_say)
+                self._to_say = None
             self.readiness.is_refusing = now >= self._refuses_from
             is_done = self.readiness.is_refusing and not self.readiness.open and not self.turns.num_waiting
             self.should_exit = self.should_exit or is_done or now >= self._ends_at
@@ -208,7 +213,8 @@ class Server(uvicorn.Server):
 def end_process() -> None:
     """End at once: an interpreter that shuts down takes seconds, and aborts where threads compute inside torch."""
     log("stopped")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError, RuntimeError):
+        sys.stdout.flush()
     os._exit(0)
 
 

@@ -26,7 +26,7 @@ ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 def log(event: str, **fields: Any) -> None:
     """Write an event and its fields as one line."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with contextlib.suppress(OSError):  # the terminal is gone
+    with contextlib.suppress(OSError, RuntimeError):  # the terminal is gone; or a signal came within a write
         sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
 
 
