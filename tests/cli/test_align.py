@@ -27,7 +27,7 @@ from saccade.decoding import BeamOptions, Ensemble
 from saccade.errors import UserError
 from saccade.inspection.align import aligner, chosen_head
 from saccade.inspection.align.aligner import Aligner, WordAttention
-from saccade.inspection.align.heads import find_best_head, stack_candidate_weights
+from saccade.inspection.align.heads import find_best_head, list_candidates, stack_candidate_weights
 from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, format_pharaoh
 from saccade.inspection.insight import Head
 from saccade.runs.load import load_run
@@ -113,8 +113,28 @@ def test_weights_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp
     assert [tuple(one.shape[1:]) for one in together] == [(6, 6), (3, 3), (2, 1), (1, 2), (4, 4)]
 
 
+@pytest.mark.parametrize("head", [Head(0, 1), Head(1, 0, 1), Head(1, None), Head(0, None, 1)])
+def test_one_head_is_read_as_among_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: Head) -> None:
+    """In windows of a few pairs too, which end early where pairs are long."""
+    attention = load_run(make_run(tmp_path / "run")).word_attention()
+    number = list_candidates(*attention.num_layers_and_heads()).index(head)
+    wanted = [weight_CTS[number, :-1] for weight_CTS in attention.weights(PAIRS, stack_candidate_weights)]
+    for most in (1 << 22, 40):
+        monkeypatch.setattr(word_weights, "MOST_CELLS", most)
+        found = list(attention.head_weights(PAIRS, head))
+        for one, own in zip(wanted, found, strict=True):
+            torch.testing.assert_close(one, own[:-1])
+
+
+def test_long_pairs_make_short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_weights, "MOST_CELLS", 36)  # the first pair's: 5 words and </s> on both sides
+    read = iter(PAIRS)
+    next(Aligner(planted(Head(0, 0)), Head(0, 0)).links(read))
+    assert list(read) == PAIRS[1:]
+
+
 def test_no_more_than_a_window_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_weights, "WINDOW", 3)
+    monkeypatch.setattr(word_weights, "HEAD_WINDOW", 3)
     read = 0
 
     def endless() -> Iterator[Pair]:

@@ -12,7 +12,7 @@ from saccade import MultiHeadAttention, masks
 from saccade.data.text.tokenizer import SentencePiece, train_tokenizer
 from saccade.errors import UserError
 from saccade.inspection.insight import Head, TextSide, merge_pieces
-from saccade.inspection.record import Record, cross_weights, find_attention, recording
+from saccade.inspection.record import Record, cross_weights, cross_weights_of, find_attention, recording
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
 
@@ -222,3 +222,19 @@ def test_a_shifted_head_gives_a_word_the_weights_of_the_step_that_reads_it() -> 
     torch.testing.assert_close(shifted[:-1], weight_LHTS[0, 1, 1:])
     assert shifted.shape == (5, 7)
     torch.testing.assert_close(Head(1).of(weight_LHTS), weight_LHTS[1].mean(0))
+
+
+@pytest.mark.parametrize("model", [transformer(), transformer(norm="post"), rnn("bahdanau"), rnn("luong")])
+def test_one_layer_is_read_as_among_all(model: nn.Module) -> None:
+    for layer, weight_BHTS in enumerate(cross_weights(model, SOURCE, LENGTH, READ).unbind(1)):
+        torch.testing.assert_close(cross_weights_of(layer, model, SOURCE, LENGTH, READ), weight_BHTS)
+    assert not num_hooks(model)
+
+
+def test_what_comes_after_a_layer_is_not_computed() -> None:
+    model, called = transformer(), list[str]()
+    for name, module in model.named_modules():
+        module.register_forward_pre_hook(lambda *_, name=name: called.append(name))
+    cross_weights_of(1, model, SOURCE, LENGTH, READ)
+    assert "decoder.1.own" in called
+    assert not [name for name in called if name.startswith(("decoder.2.own", "decoder.1.feed_forward"))]

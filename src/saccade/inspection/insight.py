@@ -59,9 +59,13 @@ class Head(NamedTuple):
 
     def of(self, weight_LHTS: Tensor) -> Tensor:
         """Return [T, S], a row for each written piece; with a shift the last row, that of </s>, stays where it is."""
-        weight_HTS = weight_LHTS[self.layer]
-        weight_TS = weight_HTS.mean(0) if self.head is None else weight_HTS[self.head]
-        return torch.cat([weight_TS[self.shift :], weight_TS[len(weight_TS) - self.shift :]])
+        return self.of_layer(weight_LHTS[self.layer])
+
+    def of_layer(self, weight_HTS: Tensor) -> Tensor:
+        """Return [..., T, S] of the weights of its layer, [..., H, T, S]."""
+        weight_TS = weight_HTS.mean(-3) if self.head is None else weight_HTS[..., self.head, :, :]
+        num_steps = weight_TS.shape[-2]
+        return torch.cat([weight_TS[..., self.shift :, :], weight_TS[..., num_steps - self.shift :, :]], -2)
 
 
 class Map(NamedTuple):

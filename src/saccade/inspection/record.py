@@ -11,8 +11,8 @@ are those that were used. Outside of the block nothing is different.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, cast, final
 
 import torch
@@ -81,16 +81,9 @@ def recording(model: nn.Module, *, kinds: Collection[str] = KINDS, norms: bool =
     """Record every attention of these kinds that is called inside the block; `norms` costs a little more."""
     if unknown := sorted(set(kinds) - set(KINDS)):
         raise UserError(f"kinds: {unknown[0]!r} given; allowed: {', '.join(KINDS)}")
-    record, handles = Record(), list[RemovableHandle]()
-    try:
-        for name, module in find_attention(model, kinds).items():
-            recorder = _Recorder(module, name, record, norms=norms)
-            handles.append(module.register_forward_pre_hook(recorder.before, with_kwargs=True))
-            handles.append(module.register_forward_hook(recorder.after, with_kwargs=True))
+    record = Record()
+    with _hooks(find_attention(model, kinds), record, norms=norms):
         yield record
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def find_attention(model: nn.Module, kinds: Collection[str] = KINDS) -> dict[str, nn.Module]:
@@ -111,12 +104,43 @@ def cross_weights(model: nn.Module, source: Tensor, source_length_B: Tensor, rea
     return record.weights("cross").transpose(0, 1)
 
 
+@torch.no_grad()
+def cross_weights_of(layer: int, model: nn.Module, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+    """Return the weights on the source of one layer alone, [B, H, T, S]; what comes after it is not computed."""
+    name, attention = list(find_attention(model, ("cross",)).items())[layer]
+    record = Record()
+    with suppress(_Enough), _hooks({name: attention}, record, most_steps=read_BT.shape[1]):
+        model(source, source_length_B, read_BT)
+    return record.weights("cross")[0]
+
+
+class _Enough(Exception):
+    """All steps that were wanted are recorded."""
+
+
+@contextmanager
+def _hooks(
+    attentions: Mapping[str, nn.Module], record: Record, *, norms: bool = False, most_steps: int | None = None
+) -> Iterator[None]:
+    handles = list[RemovableHandle]()
+    try:
+        for name, module in attentions.items():
+            recorder = _Recorder(module, name, record, norms=norms, left=most_steps)
+            handles.append(module.register_forward_pre_hook(recorder.before, with_kwargs=True))
+            handles.append(module.register_forward_hook(recorder.after, with_kwargs=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 @final
 class _Recorder:
     """The hooks of one attention: they ask for its weights before a call, and store them after it."""
 
-    def __init__(self, module: nn.Module, name: str, record: Record, *, norms: bool) -> None:
+    def __init__(self, module: nn.Module, name: str, record: Record, *, norms: bool, left: int | None) -> None:
         self.name, self.record, self.norms = name, record, norms
+        self.left = left  # steps to record; None: all that come
         self.takes_request = "return_weights" in inspect.signature(module.forward).parameters
         self.requests: list[bool] = []  # whether the caller wants weights, for each call under way
 
@@ -133,6 +157,10 @@ class _Recorder:
         weight_BHTS = weights if weights.dim() == 4 else weights.unsqueeze(2 if attention.kind == "pooling" else 1)
         norm_BHTS = weight_BHTS * attention.value_norms(*args, **kwargs).unsqueeze(-2) if self.norms else None
         self.record.add(str(attention.kind), self.name, AttentionCall(weight_BHTS.detach(), norm_BHTS))
+        if self.left is not None:
+            self.left -= weight_BHTS.shape[-2]  # a recurrent decoder calls once for each step
+            if self.left <= 0:
+                raise _Enough
         if not self.takes_request or self.requests.pop():
             return found
         return (output, *more) if more else output

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PairColumns, clean, read_raw_lines
@@ -44,6 +43,9 @@ class WordAttention(Protocol):
         </s> is last on both sides. Words are what white space separates.
         """
 
+    def head_weights(self, pairs: Iterable[Pair], head: Head) -> Iterator[Tensor]:
+        """Yield what one head weighs, pair by pair, [T, S] by words as above; what it doesn't need is not computed."""
+
 
 class Aligner(NamedTuple):
     """A model's attention, and the head of it that aligns."""
@@ -57,10 +59,7 @@ class Aligner(NamedTuple):
 
     def weights(self, pairs: Iterable[Pair]) -> Iterator[Tensor]:
         """Yield what the head weighs, pair by pair, [T, S] by words with </s> last on both sides."""
-        return (weight_1TS[0] for weight_1TS in self.attention.weights(pairs, self._pick))
-
-    def _pick(self, weight_BLHTS: Tensor) -> Tensor:
-        return torch.stack([self.head.of(weight_LHTS) for weight_LHTS in weight_BLHTS])[:, None]
+        return self.attention.head_weights(pairs, self.head)
 
 
 def link_jointly(forward: Aligner, backward: Aligner, pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast, final
 
+import torch
 from torch import Tensor
 
 from saccade.data.batches import decoder_input, pad_sources
@@ -18,15 +20,19 @@ from saccade.data.text.tokenizer import END, SPACE, SPECIAL, Tokenizer, Vocabula
 from saccade.decoding import Ensemble
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import Pick
-from saccade.inspection.insight import TextSide, merge_pieces
-from saccade.inspection.record import cross_weights
+from saccade.inspection.insight import Head, TextSide
+from saccade.inspection.record import cross_weights, cross_weights_of, find_attention
 from saccade.tasks.base import NO_WORDS
 
 if TYPE_CHECKING:
     from saccade.tasks.translate.predictor import Translator
 
-WINDOW = 256  # pairs that are sorted by length together
-CELLS = 1 << 17  # target steps times source steps of a batch
+WINDOW = 256  # pairs that are sorted by length together, where all heads are kept of each
+HEAD_WINDOW = 4096  # the same, where one head is kept
+CELLS = 1 << 15  # target steps times source steps of a batch: those of a CPU's cache
+DEVICE_CELLS = 1 << 17  # of one on an accelerator
+MOST_CELLS = 1 << 22  # of a window
+NO_ATTENTION = "--align: this model has no attention; it reads the source into one vector"
 
 
 class _Encoded(NamedTuple):
@@ -36,6 +42,11 @@ class _Encoded(NamedTuple):
     target_ids: list[int]
     source: TextSide
     target: TextSide
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Count the pieces of both sides, </s> among them."""
+        return len(self.source_ids) + 1, len(self.target_ids) + 1
 
 
 @final
@@ -59,18 +70,60 @@ class TranslatorAttention:
         return num_layers, num_heads
 
     def weights(self, pairs: Iterable[Pair], pick: Pick) -> Iterator[Tensor]:
-        stream, number = iter(pairs), 1
-        while window := list(itertools.islice(stream, WINDOW)):
-            encoded = [_encode(self.translator, pair, row) for row, pair in enumerate(window, number)]
+        return self._stream(pairs, WINDOW, lambda *ids: pick(_read(self.translator, *ids)))
+
+    def head_weights(self, pairs: Iterable[Pair], head: Head) -> Iterator[Tensor]:
+        """Read the model as far as the head's layer; with little to keep of a pair, many are sorted together."""
+
+        def read(*ids: Sequence[list[int]]) -> Tensor:
+            return head.of_layer(_read_layer(self.translator, head.layer, *ids))[:, None]
+
+        return (weight_1TS[0] for weight_1TS in self._stream(pairs, HEAD_WINDOW, read))
+
+    def _stream(self, pairs: Iterable[Pair], num_pairs: int, read: Callable[..., Tensor]) -> Iterator[Tensor]:
+        """Yield [C, T, S] by words for each pair, where `read` turns ids into [B, C, T, S] by pieces."""
+        encoded = (_encode(self.translator, pair, row) for row, pair in enumerate(pairs, 1))
+        most = CELLS if _device(self.translator).type == "cpu" else DEVICE_CELLS
+        for window in _windows(encoded, num_pairs):
             found: dict[int, Tensor] = {}
-            for rows in _batches(encoded):
-                ids = ([encoded[row].source_ids for row in rows], [encoded[row].target_ids for row in rows])
-                for row, weight_CTS in zip(rows, pick(_read(self.translator, *ids)).float().cpu(), strict=True):
-                    target, source = encoded[row].target, encoded[row].source
-                    steps = weight_CTS[:, : len(target.pieces), : len(source.pieces)]
-                    found[row] = merge_pieces(steps, target, source)
+            for rows in group_by_length([pair.lengths for pair in window], most):
+                batch = [window[row] for row in rows]
+                weight_BCTS = read([pair.source_ids for pair in batch], [pair.target_ids for pair in batch])
+                found.update(zip(rows, _merge(weight_BCTS.float().cpu(), batch), strict=True))
             yield from (found[row] for row in range(len(window)))
-            number += len(window)
+
+
+def _windows(pairs: Iterator[_Encoded], num_pairs: int) -> Iterator[list[_Encoded]]:
+    """Yield so many pairs at once, or fewer where they are long."""
+    window, cells = list[_Encoded](), 0
+    for pair in pairs:
+        window.append(pair)
+        cells += math.prod(pair.lengths)
+        if len(window) == num_pairs or cells >= MOST_CELLS:
+            yield window
+            window, cells = [], 0
+    if window:
+        yield window
+
+
+def _merge(weight_BCTS: Tensor, pairs: Sequence[_Encoded]) -> Iterator[Tensor]:
+    """Turn weights between pieces into weights between words: sum those of a key's pieces, average a query's."""
+    word_BT, num_T = _pad_words([pair.target.word_of_piece for pair in pairs], weight_BCTS.shape[2])
+    word_BS, num_S = _pad_words([pair.source.word_of_piece for pair in pairs], weight_BCTS.shape[3])
+    by_key = weight_BCTS.new_zeros(*weight_BCTS.shape[:3], num_S)
+    by_key.scatter_add_(3, word_BS[:, None, None].expand_as(weight_BCTS), weight_BCTS)
+    total = by_key.new_zeros(*by_key.shape[:2], num_T, num_S)
+    total.scatter_add_(2, word_BT[:, None, :, None].expand_as(by_key), by_key)
+    count_BT = total.new_zeros(len(pairs), num_T).scatter_add_(1, word_BT, torch.ones_like(word_BT, dtype=total.dtype))
+    mean_BCTS = total / count_BT[:, None, :, None]
+    for pair, mean_CTS in zip(pairs, mean_BCTS, strict=True):
+        yield mean_CTS[:, : len(pair.target.words), : len(pair.source.words)]
+
+
+def _pad_words(rows: Sequence[Sequence[int]], width: int) -> tuple[Tensor, int]:
+    """Return the word of each piece, [B, T], and the number of words; padding is a word of its own, the last."""
+    most = max(map(max, rows)) + 1
+    return torch.tensor([[*row, *[most] * (width - len(row))] for row in rows]), most + 1
 
 
 def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
@@ -94,17 +147,28 @@ def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> TextSide:
     return TextSide(text, [*pieces, SPECIAL[END]], [*words, SPECIAL[END]], [*of_piece, len(words)])
 
 
-def _batches(pairs: Sequence[_Encoded]) -> Iterator[list[int]]:
-    """Yield rows of like lengths, within a budget of cells."""
-    return group_by_length([(len(pair.source_ids) + 1, len(pair.target_ids) + 1) for pair in pairs], CELLS)
-
-
 def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]) -> Tensor:
     """The weights while targets are read, [B, L, H, T, S]."""
-    device = next(translator.model.parameters()).device
-    source_BS, length_B = pad_sources(source_ids)
-    read_BT = decoder_input(target_ids).to(device)
-    weight_BLHTS = cross_weights(translator.model, source_BS.to(device), length_B.to(device), read_BT)
+    weight_BLHTS = cross_weights(translator.model, *_pad(translator, source_ids, target_ids))
     if not weight_BLHTS.shape[1]:
-        raise UserError("--align: this model has no attention; it reads the source into one vector")
+        raise UserError(NO_ATTENTION)
     return weight_BLHTS
+
+
+def _read_layer(translator: Translator, layer: int, *ids: Sequence[list[int]]) -> Tensor:
+    """The weights of one layer while targets are read, [B, H, T, S]."""
+    if not find_attention(translator.model, ("cross",)):
+        raise UserError(NO_ATTENTION)
+    return cross_weights_of(layer, translator.model, *_pad(translator, *ids))
+
+
+def _pad(
+    translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    device = _device(translator)
+    source_BS, length_B = pad_sources(source_ids)
+    return source_BS.to(device), length_B.to(device), decoder_input(target_ids).to(device)
+
+
+def _device(translator: Translator) -> torch.device:
+    return next(translator.model.parameters()).device
