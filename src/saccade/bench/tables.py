@@ -13,6 +13,7 @@ from saccade.bench.serving import load, resistance
 from saccade.bench.training import accelerator, toolkits
 
 ATTACK = ("p50", "p99 ms", "attacked", "p99 ms", "times", "answers", "not right")
+LOSSES = {"processes": "processes lost", "503": "their requests: 503", "cut": "their requests: cut"}
 SLOWEST = 12  # packages that are shown
 ADDITIVE = (
     "shape",
@@ -213,6 +214,8 @@ def of_serving(report: load.LoadReport) -> Table:
     for key in ("answers", "refused", "errors", "lost", "swapped", "wrong"):
         table.add_row(f"{key} (429)" if key == "refused" else key, *(f"{found[key]:,}" for found in both))
     table.add_row("times as many", "", f"{report.gain:.1f}")
+    for how, count in (report.losses or {}).items():
+        table.add_row(LOSSES[how], "", f"{count:,}")
     for count, mebibytes in report.memory:
         table.add_row(f"memory after {count:,}", "", f"{mebibytes:,.0f} MiB")
     return table

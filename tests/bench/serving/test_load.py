@@ -20,6 +20,7 @@ from saccade.bench.serving.load import Clients, LoadPlan, LoadReport, Tally
 from saccade.bench.serving.resistance import AttackRow
 from saccade.bench.tables import of_attacks, of_serving
 from saccade.cli import app
+from saccade.errors import UserError
 from saccade.export.choice import EngineChoice
 from saccade.serving.models import LanguagePair
 from saccade.serving.settings import Settings
@@ -59,6 +60,28 @@ def test_a_small_load(tmp_path: Path) -> None:
         assert [found[load][key] for key in ("errors", "lost", "swapped", "wrong")] == [0] * 4
     assert [row["requests"] for row in found["memory"]] == list(range(0, 31, 3))
     assert all(row["mebibytes"] > 10 for row in found["memory"])
+
+
+def test_a_process_that_is_killed_under_load(tmp_path: Path) -> None:
+    """Others answer; what was under way is 503, and the server has counted it."""
+    run = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr", "decoding.beam=1")
+    texts = tmp_path / "texts"
+    texts.write_text("a b\nc d e\nf\n", encoding="utf-8")
+    few = ["--clients", "9", "--seconds", "2", "--alone", "1", "--requests", "30", "--processes", "2", "--kill"]
+    result = RUNNER.invoke(app, ["bench", "serve", str(run), "--texts", str(texts), *few, "--threads", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    together = found["together"]
+    assert together["answers"] > 9
+    assert [together[key] for key in ("lost", "swapped", "wrong")] == [0] * 3
+    assert together["errors"] == together["unavailable"] == found["losses"]["503"]
+    assert (found["losses"]["processes"], found["losses"]["cut"]) == (1, 0)
+    assert all(row["mebibytes"] > 10 for row in found["memory"])
+
+
+def test_one_process_alone_is_not_killed() -> None:
+    with pytest.raises(UserError, match="--kill: given with --processes 1"):
+        LoadPlan(run=Path("run"), kill=True)
 
 
 @pytest.mark.usefixtures("quick_start")
@@ -127,8 +150,8 @@ def test_attacks_stay_within_what_is_allowed() -> None:
 
 def test_the_table() -> None:
     alone, together = Tally([0.1], Counter({200: 10}), elapsed=10), Tally([0.2], Counter({200: 80}), elapsed=10)
-    table = of_serving(LoadReport(alone, together, [(0, 100.0)]))
-    assert list(table.columns[2].cells)[-2:] == ["8.0", "100 MiB"]
+    table = of_serving(LoadReport(alone, together, [(0, 100.0)], {"503": 7}))
+    assert list(table.columns[2].cells)[-3:] == ["8.0", "7", "100 MiB"]
 
 
 def test_a_server_under_load_has_the_engine_that_was_asked_for() -> None:

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-import psutil
-
 from saccade.bench.serving.fuzzing import FuzzReport, fuzz
 from saccade.bench.serving.http_client import Connection, Reply, RunningServer, start_server
+from saccade.bench.serving.team import kill_one, measure_memory, read_losses
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
 from saccade.export.choice import AUTO, EngineChoice
@@ -26,7 +25,7 @@ from saccade.serving.models import LanguagePair, load_runs
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.predictor import Translator
 
-BUSY, FINE = 429, 200
+BUSY, FINE, GONE = 429, 200, 503
 MOST_TEXTS = 1000
 ROUNDS = 10  # in which memory is measured
 PATIENCE = 60.0  # seconds for an answer
@@ -60,6 +59,7 @@ class Tally:
             "answers": self.statuses[FINE],
             "refused": self.statuses[BUSY],
             "errors": sum(self.statuses.values()) - self.statuses[FINE] - self.statuses[BUSY],
+            "unavailable": self.statuses[GONE],
             "swapped": self.num_swapped,
             "wrong": self.num_wrong,
             "lost": self.num_lost,
@@ -71,11 +71,15 @@ class Tally:
 
 
 class LoadReport(NamedTuple):
-    """Results for one client, for many clients, and the server's memory (MiB) by the number of requests."""
+    """Results for one client, for many clients, and the server's memory (MiB) by the number of requests.
+
+    With several processes also what the server says was lost.
+    """
 
     alone: Tally
     together: Tally
     memory: list[tuple[int, float]]
+    losses: Mapping[str, int] | None = None
 
     @property
     def gain(self) -> float:
@@ -84,7 +88,8 @@ class LoadReport(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         memory = [{"requests": count, "mebibytes": size} for count, size in self.memory]
-        return {"alone": self.alone.as_dict(), "together": self.together.as_dict(), "gain": self.gain, "memory": memory}
+        found = {"alone": self.alone.as_dict(), "together": self.together.as_dict(), "gain": self.gain}
+        return {**found, "memory": memory, "losses": self.losses}
 
 
 @final
@@ -133,8 +138,11 @@ class Clients:
                 await asyncio.sleep(RETRY)
                 continue
             self.count(tally, text, reply, time.perf_counter() - started)
-            if reply.status == BUSY:
+            if reply.status in (BUSY, GONE):
                 await asyncio.sleep(RETRY)
+            if reply.status == GONE:  # which closes its connection
+                connection.close()
+                connection = None
         if connection is not None:
             connection.close()
 
@@ -159,7 +167,8 @@ class Clients:
 class LoadPlan:
     """The run, texts and durations of a load benchmark; with `num_requests` 0, memory is not measured.
 
-    Clients pause so many seconds before each request, in the mean.
+    Clients pause so many seconds before each request, in the mean. With `kill`, one of several processes is killed in
+    the middle of the load.
     """
 
     run: Path
@@ -169,14 +178,21 @@ class LoadPlan:
     alone_seconds: float = 20.0
     num_requests: int = 50_000
     pause: float = 0.0
+    processes: int = 1
+    kill: bool = False
     options: Sequence[str] = ()
     engine: EngineChoice = AUTO
+
+    def __post_init__(self) -> None:
+        if self.kill and self.processes == 1:
+            raise UserError("--kill: given with --processes 1; who would go on?")
 
     @property
     def arguments(self) -> list[str]:
         """What the server is told."""
         chosen = ["--engine", self.engine.name, "--quantization", self.engine.quantization]
-        return [str(self.run), "--quiet", *chosen, *self.options]
+        several = ["--processes", str(self.processes)] if self.processes > 1 else []
+        return [str(self.run), "--quiet", *chosen, *several, *self.options]
 
 
 def run(plan: LoadPlan, say: Say) -> LoadReport:
@@ -205,14 +221,18 @@ async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:
     say(f"one request at a time, {plan.alone_seconds:g} s")
     alone = await clients.run(1, until=after(plan.alone_seconds))
     say(f"{plan.clients} clients, {plan.seconds:g} s")
-    together = await clients.run(plan.clients, until=after(plan.seconds), seed=2)
-    memory = [(0, _resident(clients.where))] if plan.num_requests else []
+    together, _ = await asyncio.gather(
+        clients.run(plan.clients, until=after(plan.seconds), seed=2),
+        kill_one(clients.where, plan.seconds / 2) if plan.kill else asyncio.sleep(0),
+    )
+    memory = [(0, measure_memory(clients.where))] if plan.num_requests else []
     for number in range(1, ROUNDS + 1) if plan.num_requests else ():
         part = plan.num_requests // ROUNDS
         await clients.run(plan.clients, until=_first(part), seed=2 + number)
-        memory.append((number * part, _resident(clients.where)))
+        memory.append((number * part, measure_memory(clients.where)))
         say(f"{number * part:,} requests more: {memory[-1][1]:.0f} MiB")
-    return LoadReport(alone, together, memory)
+    losses = await asyncio.to_thread(read_losses, clients.where) if plan.processes > 1 else None
+    return LoadReport(alone, together, memory, losses)
 
 
 def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePair]:
@@ -244,8 +264,3 @@ def _first(count: int) -> Callable[[], bool]:
     """Return a function that returns True after `count` calls."""
     calls = itertools.count(1)
     return lambda: next(calls) > count
-
-
-def _resident(where: RunningServer) -> float:
-    """Return the server's memory in MiB."""
-    return psutil.Process(where.process.pid).memory_info().rss / 2**20

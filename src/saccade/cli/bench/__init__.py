@@ -192,6 +192,9 @@ def bench_serve(
         int, typer.Option(min=0, help="Number of requests while memory is measured (0: none).")
     ] = 50_000,
     fuzz: Annotated[int, typer.Option(min=0, help="Send this number of malformed requests instead.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that serve.")] = 1,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill one of them (SIGKILL) in the middle of the load.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU cores of each. (default: as `serve`)")] = None,
     engine: Engine = "auto",
     quantization: Quantization = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -211,6 +214,9 @@ def bench_serve(
         seconds=seconds,
         alone_seconds=alone,
         num_requests=requests,
+        processes=processes,
+        kill=kill,
+        options=[] if threads is None else ["--threads", str(threads)],
         engine=EngineChoice(engine, quantization),
     )
     report = serving_bench.run(plan, Console(stderr=True).print)
