@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.batches import bucket_pairs, collate_pairs, decoder_input
+from saccade.data.batches import BatchSizes, bucket_pairs, collate_pairs, decoder_input
 from saccade.data.grouping import group_by_length, split_by_budget
 from saccade.data.store import SideLimit, Store, count_duplicates, encode_sides, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
@@ -141,6 +141,35 @@ def test_every_sentence_once_an_epoch_within_the_budget(tmp_path: Path) -> None:
     again, other = plan.epoch(0), plan.epoch(1)
     assert all(np.array_equal(a, b) for a, b in zip(epoch, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(epoch, other, strict=False))
+
+
+def test_each_side_of_an_even_batch_has_its_own_width(tmp_path: Path) -> None:
+    """Sources of 200 to 1,000 tokens, targets of 1 to 40: a decoder must not take a step for each source token."""
+    dice = np.random.default_rng(7)
+    lengths = zip(dice.integers(200, 1000, 900), dice.geometric(0.2, 900).clip(1, 40), strict=True)
+    pairs = [Pair("5 " * source, "6 " * target) for source, target in lengths]
+    store = store_of(tmp_path, pairs, max_length=1000)
+    plan = bucket_pairs(store, tokens_per_batch=8192, seed=3, multiple=8, longest=1000)
+    epoch = plan.epoch(0)
+    assert sorted(np.concatenate(epoch).tolist()) == list(range(900))
+    batches = [plan.load(rows) for rows in epoch]
+    widths = {(batch.source_BS.shape[1], batch.read_BT.shape[1]) for batch in batches}
+    assert {source for source, _ in widths} <= {224, 256, 320, 384, 448, 512, 640, 768, 896, 1000}
+    assert {target for _, target in widths} <= {8, 16, 32, 64}
+    assert all(len(batch.source_BS) == 8192 // batch.source_BS.shape[1] for batch in batches)
+    steps = sum(batch.read_BT.shape[1] * len(rows) for rows, batch in zip(epoch, batches, strict=True))
+    assert steps < 16 * 900
+
+
+@pytest.mark.parametrize(
+    ("longest", "widths"),
+    [((7, 8), (8, 8)), ((17, 9), (24, 16)), ((5, 64), (8, 64)), ((65, 33), (80, 64)), ((1001, 3), (1008, 8))],
+)
+def test_even_batches_come_in_few_sizes(longest: tuple[int, int], widths: tuple[int, int]) -> None:
+    sizes = BatchSizes(4096, 8, 1008)
+    assert sizes.round_both(*longest) == widths
+    assert sizes.round_both(*reversed(longest)) == (*reversed(widths),)
+    assert len({int(sizes.round_width(width)) for width in range(1, 1009)}) == 24
 
 
 def test_batches_vary_with_the_epoch(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 
 SUPPORT, TORCH = Path(__file__).parents[1] / "support", Path(torch.__file__).parent
 COMPILER = shutil.which("g++")
-CAPTURED = {"additive", "bahdanau", "luong", "none"}
+CAPTURED = {"additive", "bahdanau", "luong", "none", "copies rnn"}
 
 
 @pytest.mark.skipif(COMPILER is None or sys.platform != "linux", reason="needs g++ on Linux: apt-get install g++")

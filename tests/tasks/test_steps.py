@@ -17,6 +17,7 @@ from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.tasks import steps
 from saccade.tasks.translate import batches
+from saccade.tasks.translate.config import TranslateConfig
 
 FILES = {"source": "nowhere"}
 
@@ -43,6 +44,21 @@ def config_of(**training: Any) -> Any:
 def test_steps_suit_the_amount_of_data(num_batches: int, training: dict[str, Any], expected: tuple[int, ...]) -> None:
     found = steps.settle_steps(config_of(**training), plan_of(num_batches)).training
     assert (found.max_steps, found.warmup_steps, found.validate_every) == expected
+
+
+def test_summaries_that_copy_are_read_fewer_times_in_larger_batches() -> None:
+    """14,000 e-mails of 150 tokens: 15 times, in batches of 16,384 tokens; the same as translations: 10,000 steps."""
+    lengths = [PairLengths.of(np.full(14_000, 151), np.full(14_000, 7))]
+    model = {"kind": "rnn", "copies": True}
+    content = {"data": {"train": FILES, "valid": FILES}, "model": model}
+    for metric, size, num_steps in (("rouge", 16_384, 2250), ("exact", 4096, 9000)):
+        content["training"] = {"metric": metric}
+        config = config_file.check_config(content, "test")
+        assert isinstance(config, TranslateConfig)
+        found = batches._settle_batches(config, None, lengths, Console(quiet=True))  # type: ignore[arg-type]
+        assert found.training.tokens_per_batch == size
+        epochs = batches.EPOCHS_OF_SUMMARIES if batches._sums_up(config) else None
+        assert steps.settle_steps(config, plan_of(150), epochs).training.max_steps == num_steps
 
 
 def test_the_line_says_how_often_all_data_are_read() -> None:

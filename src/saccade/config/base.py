@@ -296,11 +296,14 @@ class TrainingSection(Section):
     )
     tensorboard: bool = False
 
-    def settle_steps(self, epoch: int | None = None) -> Self:
-        """Return the section with its numbers of steps: `epoch` of them read all data once, if that is known."""
+    def settle_steps(self, epoch: int | None = None, epochs: int | None = None) -> Self:
+        """Return the section with its numbers of steps: `epoch` of them read all data once, if that is known.
+
+        Without `epochs` they are the task's usual ones.
+        """
         update: dict[str, Any] = {}
         if self.max_steps == "auto":
-            wanted = MOST_STEPS if epoch is None else self.usual_epochs * epoch
+            wanted = MOST_STEPS if epoch is None else (epochs or self.usual_epochs) * epoch
             update["max_steps"] = min(MOST_STEPS, max(FEWEST_STEPS, wanted))
         tenth = update.get("max_steps", self.max_steps) // 10
         if self.warmup_steps == "auto":

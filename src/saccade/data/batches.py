@@ -32,12 +32,13 @@ class PairBatch(NamedTuple):
     def to(self, device: torch.device) -> PairBatch:
         return PairBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
-    def pad_to(self, num_rows: int, num_steps: int) -> PairBatch:
+    def pad_to(self, num_rows: int, source_width: int, target_width: int) -> PairBatch:
         """Return the batch with more padding: more steps on both sides, and rows that read </s> and write nothing."""
         rows = num_rows - len(self.source_BS)
+        widths = (source_width, target_width, target_width)
         source_BS, read_BT, write_BT = (
-            F.pad(ids, (0, num_steps - ids.shape[1], 0, rows), value=PAD)
-            for ids in (self.source_BS, self.read_BT, self.write_BT)
+            F.pad(ids, (0, width - ids.shape[1], 0, rows), value=PAD)
+            for ids, width in zip((self.source_BS, self.read_BT, self.write_BT), widths, strict=True)
         )
         source_BS[num_rows - rows :, 0] = END
         lengths = F.pad(self.source_length_B, (0, rows), value=1), F.pad(self.target_length_B, (0, rows))
@@ -82,14 +83,35 @@ class CorpusPart(NamedTuple):
 
 
 class BatchSizes(NamedTuple):
-    """A budget of tokens for a batch, and the multiple that widths are rounded up to."""
+    """A budget of tokens for a batch, the multiple that widths are rounded up to, and the greatest width there is."""
 
     tokens: int
     multiple: int = 1
+    longest: int | None = None
 
     def round_width(self, longest: Any) -> Any:
-        """Round a width up to the multiple, but not above the budget."""
-        return np.minimum(-(-longest // self.multiple) * self.multiple, self.tokens)
+        """Round the width of the longer side up to a multiple: of twice, four times as much ... in wide batches.
+
+        There are eight sizes up to eight multiples, then four for each doubling.
+        """
+        doublings = np.ceil(np.log2(np.maximum(longest / (8 * self.multiple), 1))).astype(np.int64)
+        step = self.multiple << doublings
+        most = self.tokens if self.longest is None else min(self.tokens, self._round_up(self.longest, self.multiple))
+        return np.minimum(self._round_up(longest, step), most)
+
+    def round_narrow(self, longest: Any) -> Any:
+        """Round the width of the shorter side up to a multiple that is a power of two."""
+        doublings = np.ceil(np.log2(np.maximum(longest / self.multiple, 1))).astype(np.int64)
+        return self.multiple << doublings
+
+    def round_both(self, *longest: int) -> tuple[int, ...]:
+        """Return the widths that the sides of a batch get."""
+        width = int(self.round_width(max(longest)))
+        return tuple(width if own == max(longest) else min(width, int(self.round_narrow(own))) for own in longest)
+
+    @staticmethod
+    def _round_up(number: Any, step: Any) -> Any:
+        return -(-number // step) * step
 
     def count_rows(self, width: int) -> int:
         return max(1, self.tokens // width)
@@ -100,7 +122,8 @@ class Buckets:
     """Batches by a token budget: rows are sorted by length with ties at random, then the batches are shuffled.
 
     `lengths` has an array for each side of a row (source and target, or one). Rows count through all parts. With
-    `multiple`, widths are rounded up to it and the rows of a batch share one: batches then come in few sizes.
+    `multiple`, widths are rounded up to multiples of it and the rows of a batch share that of their longer side:
+    batches then come in few sizes, whose greatest is `longest`.
     """
 
     def __init__(
@@ -112,8 +135,9 @@ class Buckets:
         load: Load,
         parts: Sequence[CorpusPart] = (),
         multiple: int = 1,
+        longest: int | None = None,
     ) -> None:
-        self.load, self._sizes, self._seed = load, BatchSizes(tokens_per_batch, multiple), seed
+        self.load, self._sizes, self._seed = load, BatchSizes(tokens_per_batch, multiple, longest), seed
         self._sides = [side.astype(np.int32) for side in lengths]
         self._widest: NDArray[np.int32] = np.maximum.reduce(self._sides)
         self._parts = parts or [CorpusPart(len(self._widest))]
@@ -150,9 +174,11 @@ class Buckets:
             yield rows[first:][run]
 
     def _cut_evenly(self, rows: Rows) -> Iterator[Rows]:
-        """Yield batches in which all rows have one width."""
+        """Yield batches in which all rows have one width; those of like widths on the shorter side are together."""
         width = self._sizes.round_width(self._widest[rows])
+        narrow = self._sizes.round_narrow(np.minimum.reduce(self._sides)[rows])
         for same in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(width)) + 1):
+            same = same[np.argsort(narrow[same], kind="stable")]
             size = self._sizes.count_rows(int(width[same[0]]))
             yield from (rows[same[start : start + size]] for start in range(0, len(same), size))
 
@@ -180,13 +206,14 @@ def bucket_pairs(
     weights: Sequence[float] = (),
     recordings: Sequence[Recordings] = (),
     multiple: int = 1,
+    longest: int | None = None,
 ) -> Buckets:
     """Plan batches of pairs from one store or several, each with its weight.
 
     With recordings, one for each store, the sources are references to these and become frames. With `multiple`, batches
-    come in few sizes: one for each multiple of it.
+    come in few sizes; each side has its own width.
     """
-    sizes = BatchSizes(tokens_per_batch, multiple)  # `load` must not know the plan: both would stay in memory
+    sizes = BatchSizes(tokens_per_batch, multiple, longest)  # `load` must not know the plan: both would stay in memory
     sources, targets = [store.source for store in stores], [store.target for store in stores]
     starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
 
@@ -205,8 +232,8 @@ def bucket_pairs(
         batch = PairBatch(source_BS, source_length_B, read, write, _lengths(target))
         if multiple == 1:
             return batch
-        width = int(sizes.round_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
-        return batch.pad_to(sizes.count_rows(width), width)
+        widths = sizes.round_both(batch.source_BS.shape[1], batch.read_BT.shape[1])
+        return batch.pad_to(sizes.count_rows(max(widths)), *widths)
 
     all_heard = [own.all_lengths(side) for own, side in zip(recordings, sources, strict=False)]
     sides = all_heard or [side.lengths + 1 for side in sources], [side.lengths + 1 for side in targets]
@@ -217,6 +244,7 @@ def bucket_pairs(
         load=load,
         parts=weigh_stores(stores, weights),
         multiple=multiple,
+        longest=longest,
     )
 
 

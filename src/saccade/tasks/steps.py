@@ -12,9 +12,10 @@ from saccade.training.options import Plan
 C = TypeVar("C", bound=RunSection)
 
 
-def settle_steps(config: C, plan: Plan) -> C:
-    """Return the config with its numbers of steps."""
-    return config.model_copy(update={"training": config.training.settle_steps(steps_of_epoch(config, plan))})
+def settle_steps(config: C, plan: Plan, epochs: int | None = None) -> C:
+    """Return the config with its numbers of steps: where they are open, of so many epochs, or of the task's usual."""
+    settled = config.training.settle_steps(steps_of_epoch(config, plan), epochs)
+    return config.model_copy(update={"training": settled})
 
 
 def steps_of_epoch(config: RunSection, plan: Plan) -> int:

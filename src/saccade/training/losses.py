@@ -27,6 +27,7 @@ from saccade.ops.precision import output_dtype, widen
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
+WIDE_BYTES = 4  # of a logit in float32
 ALIGNED = 8  # numbers that a row grows by, so that rows stay aligned
 ROWS_OF_MULTIPROCESSOR = 64  # in a product: a width of 512 or 1024 then gives each as many tiles of 256 x 128
 
@@ -111,9 +112,12 @@ def _disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
 def log_probabilities(vectors_ND: Tensor, matrix_VD: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
     """Return log p of each row's target, [N], and the mean of log p over the vocabulary, [N].
 
-    Chunks of logits are made again in the backward pass.
+    Where the logits are more than a chunk, they are made again in the backward pass, chunk by chunk.
     """
-    size = max(1, CHUNK_LOGITS // len(matrix_VD))
+    num_logits = CHUNK_BYTES // WIDE_BYTES if vectors_ND.is_cuda else CHUNK_LOGITS
+    size = max(1, num_logits // len(matrix_VD))
+    if len(vectors_ND) <= size:
+        return _log_probabilities(vectors_ND, matrix_VD, target_N)
     parts = zip(vectors_ND.split(size), target_N.split(size), strict=True)
     again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)  # nothing is drawn
     found = [again(_log_probabilities, part, matrix_VD, own) for part, own in parts]

@@ -118,7 +118,7 @@ def test_the_loss_is_that_of_the_mixture(kind: str, covers: bool) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_padding_and_rows_without_targets_change_no_loss(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, wider = make(kind, covers=True), BATCH.pad_to(5, 9)
+    model, wider = make(kind, covers=True), BATCH.pad_to(5, 9, 7)
     wanted = copy_loss(model, BATCH, smoothing=0.1, coverage=0.7)
     torch.testing.assert_close(copy_loss(model, wider, smoothing=0.1, coverage=0.7), wanted)
     monkeypatch.setattr(loss, "is_fused", lambda _: True)  # as on a device, where padding is computed too

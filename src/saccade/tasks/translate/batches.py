@@ -38,6 +38,8 @@ TAKEN_OVER = 1 / 3  # of the usual learning rate: weights that were taken over s
 ADAPTERS = 3  # times it: adapters begin at zero, and a product of two small matrices moves slowly
 BATCHES_AN_EPOCH = 100  # about so many, where the amount of text decides; of these sizes:
 FEWEST_TOKENS, MOST_TOKENS = 1024, 4096
+MOST_OF_SUMMARIES = 4 * MOST_TOKENS  # a batch counts its sources' tokens, and is to have enough of its targets'
+EPOCHS_OF_SUMMARIES = 15  # an RNN that copies has learned them then; later it learns them by heart
 
 
 class Material(NamedTuple):
@@ -60,7 +62,13 @@ def settle(config: TranslateConfig, network: Network, material: Material, consol
     if isinstance(found, Portions):
         said = f"{found.num_portions:,} portions of about {config.training.shuffle_buffer:,} pairs"
         say(console, f"training: all pairs are read in {said} (training.shuffle_buffer)")
-    return _settle_rate(settle_steps(config, found), console)
+    epochs = EPOCHS_OF_SUMMARIES if _sums_up(config) else None
+    return _settle_rate(settle_steps(config, found, epochs), console)
+
+
+def _sums_up(config: TranslateConfig) -> bool:
+    """Whether a model writes summaries, words of whose sources it copies."""
+    return config.model.copies and config.training.metric == "rouge"
 
 
 def _settle_batches(
@@ -69,7 +77,7 @@ def _settle_batches(
     update: dict[str, Any] = {"batches": _kind(config)}
     wanted = config.training.tokens_per_batch
     if wanted == "auto":
-        size = update["tokens_per_batch"] = _suiting(lengths)
+        size = update["tokens_per_batch"] = _suiting(lengths, MOST_OF_SUMMARIES if _sums_up(config) else MOST_TOKENS)
         say(console, f"tokens_per_batch: {size:,} (for the amount of text)")
     elif wanted == "largest" and lengths:
         size = update["tokens_per_batch"] = _fitting(config, network, lengths)
@@ -107,7 +115,8 @@ def _plan_maker(config: TranslateConfig, material: Material) -> Callable[..., Pl
     """Return what plans the batches of stores, or of a portion of them: in the same sizes."""
     training, lengths = config.training, material.lengths
     tokens = int(training.tokens_per_batch)
-    check_room(max((max(pairs.longest) for pairs in lengths), default=0), tokens)
+    longest = max((max(pairs.longest) for pairs in lengths), default=0)
+    check_room(longest, tokens)
     if training.batches == "packed" and lengths:
         shape = packing.choose_shape(*_average(lengths), tokens)
         return partial(packing.pack_pairs, shape=shape, seed=config.seed)
@@ -116,6 +125,7 @@ def _plan_maker(config: TranslateConfig, material: Material) -> Callable[..., Pl
         bucket_pairs,
         tokens_per_batch=tokens,
         multiple=multiple,
+        longest=longest or None,
         seed=config.seed,
         recordings=material.recordings,
     )
@@ -157,9 +167,12 @@ def is_steady(config: TranslateConfig) -> bool:
 
 
 def _asks_nothing(config: TranslateConfig) -> bool:
-    """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel."""
+    """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel.
+
+    A pointer asks nothing: its softmax is over the whole source.
+    """
     model = config.model
-    if config.training.consistency or model.copies:
+    if config.training.consistency:
         return False
     is_soft = model.normalizer == "softmax"
     if model.kind == "rnn":
@@ -201,13 +214,13 @@ def _unpackable(config: TranslateConfig) -> str | None:
     return None
 
 
-def _suiting(lengths: Sequence[PairLengths]) -> int:
+def _suiting(lengths: Sequence[PairLengths], most: int = MOST_TOKENS) -> int:
     """Return a size with which an epoch has enough steps, if it isn't too small for a step, or for the longest pair."""
     widths = [np.maximum(pairs.source_P, pairs.target_P) for pairs in lengths]
     total = sum(int(width_P @ pairs.count_P) for width_P, pairs in zip(widths, lengths, strict=True))
     longest = max((int(width_P.max()) for width_P in widths), default=1)
     size = 1 << max(0, total // BATCHES_AN_EPOCH).bit_length()
-    return max(min(MOST_TOKENS, max(FEWEST_TOKENS, size)), longest)
+    return max(min(most, max(FEWEST_TOKENS, size)), longest)
 
 
 def _fitting(config: TranslateConfig, network: Network, lengths: Sequence[PairLengths]) -> int:
