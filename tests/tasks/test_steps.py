@@ -51,12 +51,12 @@ def test_summaries_that_copy_are_read_fewer_times_in_larger_batches() -> None:
     lengths = [PairLengths.of(np.full(14_000, 151), np.full(14_000, 7))]
     model = {"kind": "rnn", "copies": True}
     content = {"data": {"train": FILES, "valid": FILES}, "model": model}
-    for metric, size, num_steps in (("rouge", 16_384, 2250), ("exact", 4096, 9000)):
+    for metric, size, num_steps, kind in (("rouge", 16_384, 2250, "even"), ("exact", 4096, 9000, "padded")):
         content["training"] = {"metric": metric}
         config = config_file.check_config(content, "test")
         assert isinstance(config, TranslateConfig)
         found = batches._settle_batches(config, None, lengths, Console(quiet=True))  # type: ignore[arg-type]
-        assert found.training.tokens_per_batch == size
+        assert (found.training.tokens_per_batch, found.training.batches) == (size, kind)
         epochs = batches.EPOCHS_OF_SUMMARIES if batches._sums_up(config) else None
         assert steps.settle_steps(config, plan_of(150), epochs).training.max_steps == num_steps
 

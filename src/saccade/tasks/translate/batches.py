@@ -190,7 +190,7 @@ def _kind(config: TranslateConfig) -> str:
     if wanted != "auto":
         return wanted
     if device_for(config).type != "cuda" or config.features is not None:
-        return "padded"
+        return "even" if _sums_up(config) and config.model.kind == "rnn" else "padded"  # its decoder steps are dear
     if problem is None:
         return "packed"
     return "even" if _asks_nothing(config) or config.model.copies else "padded"  # kernels are made for each shape

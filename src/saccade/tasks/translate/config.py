@@ -272,12 +272,13 @@ class TranslateTraining(base.TrainingSection):
     ] = Field(
         default="auto",
         description="Padded size of a batch on either side. auto: 1024 to 4096, a power of two that makes about 100 "
-        "batches of an epoch; largest: what fits the memory.",
+        "batches of an epoch, where summaries are copied up to 16384; largest: what fits the memory.",
     )
     batches: Literal["auto", "padded", "even", "packed"] = Field(
         default="auto",
         description="padded: sentences of like lengths, to the longest; even: to one of few sizes; packed: any, one "
-        "behind the other in rows of one size. auto: on an accelerator packed where the model allows it, or even.",
+        "behind the other in rows of one size. auto: on an accelerator packed where the model allows it, or even; "
+        "elsewhere padded, but even for RNNs that copy summaries.",
     )
     shuffle_buffer: Positive = Field(
         default=2_000_000,
@@ -348,7 +349,10 @@ class TranslateDecoding(Section):
     max_source_length: Positive = Field(
         default=8192, description="Longer sources are cut to so many tokens, with a warning."
     )
-    tokens_per_batch: Positive = 4096
+    tokens_per_batch: OrAuto[Positive] = Field(
+        default="auto",
+        description="Padded size of sources that are searched together. auto: 4096, on an accelerator 32768.",
+    )
     placeholders: Literal["auto", "keep", "ignore"] = Field(
         default="auto",
         description='keep: {0}, %s, <x id="1"/>, e-mail addresses and URLs come out as they went in, each once; '

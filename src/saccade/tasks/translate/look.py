@@ -52,7 +52,7 @@ def look_at(
         if len(text.ids) > MOST_TOKENS and not isinstance(translator.source, Sounds):
             raise UserError(f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_TOKENS:,} can be looked at")
     found = [Insight(translator.traits.task, TranslationResult("", 0.0, [], []), {}, {}) for _ in texts]
-    for rows in batch_by_length([len(text.ids) for text in texts], translator.tokens_per_batch):
+    for rows in batch_by_length([len(text.ids) for text in texts], translator.batch_tokens):
         batch = [texts[row] for row in rows]
         best = _score_prefixes(translator, batch) if is_given else None
         for row, one in zip(rows, _look_at_batch(translator, batch, options, best, kinds, norms), strict=True):

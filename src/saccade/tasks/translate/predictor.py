@@ -69,6 +69,7 @@ from saccade.tasks.translate.wording.options import NO_WORDING, Wording, Wording
 from saccade.tasks.translate.wording.write import TermWriter
 from saccade.tasks.unknown import UnknownCounts
 
+ON_CPU, ON_ACCELERATOR = 4096, 32_768  # tokens of a batch of sources
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 Way = BeamOptions | SamplingOptions
@@ -111,7 +112,7 @@ class Translator(Predictor):
     source: Tokenizer | Sounds
     target: Tokenizer
     options: BeamOptions
-    tokens_per_batch: int = 4096
+    tokens_per_batch: int | None = None  # of the sources of a batch; None: what suits the device
     max_source_length: int = 8192
     source_limit: str = "max_source_length"  # the setting that says so
     aligning: Head | None = None  # the head that aligns words best, where it is known
@@ -417,10 +418,15 @@ class Translator(Predictor):
             return self._engine.generate(work, options)
         found: list[list[Hypothesis]] = [[] for _ in texts]
         hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
-        for rows in batch_by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
+        for rows in batch_by_length([len(text.ids) for text in texts], self.batch_tokens // hypotheses):
             for row, best in zip(rows, self._search_batch([texts[row] for row in rows], options), strict=True):
                 found[row] = best
         return found
+
+    @property
+    def batch_tokens(self) -> int:
+        """The padded size of sources that are read together: an accelerator is quicker with many."""
+        return self.tokens_per_batch or (ON_ACCELERATOR if self._device.type == "cuda" else ON_CPU)
 
     @property
     def _device(self) -> torch.device:

@@ -232,7 +232,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         network.eval(),
         *both,
         options,
-        config.decoding.tokens_per_batch,
+        None if (size := config.decoding.tokens_per_batch) == "auto" else size,
         longest,
         limit,
         dtype=dtype,
