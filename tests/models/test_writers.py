@@ -14,7 +14,7 @@ from saccade.decoding import BeamOptions, SamplingOptions, search
 from saccade.layers.recurrent.lookback import NgramStates, StateAttention
 from saccade.layers.recurrent.lstmn import Lstmn
 from saccade.models.continued import Continued
-from saccade.models.recurrent_writer import PlainCells, RecurrentWriter
+from saccade.models.recurrent_writer import PlainCells, RecurrentWriter, WriterDropouts
 from saccade.models.transformer import BlockSizes
 from saccade.models.transformer_writer import TransformerWriter
 
@@ -121,6 +121,27 @@ def test_windows_that_follow_each_other_are_one_long_text(kind: str) -> None:
     assert names
 
 
+def test_a_narrow_tied_output_reads_a_projection_of_the_state() -> None:
+    cells = PlainCells(7, 12, cell="lstm", num_layers=1, dropout=0.0)
+    model = RecurrentWriter(vocabulary=VOCABULARY, embedding_width=7, cells=cells, is_tied=True).eval()
+    h_BTD, _ = cells(model.embedding(ids(2, 5)), cells.begin(2, torch.device("cpu")))
+    assert model.projection is not None
+    logits_BTV = h_BTD @ model.projection.weight.mT @ model.embedding.weight.mT
+    torch.testing.assert_close(model.logits(model(window(ids(2, 5)))), logits_BTV)
+
+
+def test_dropped_words_have_no_embedding_anywhere_in_a_step() -> None:
+    model = recurrent("lstm")
+    model.dropouts = WriterDropouts(vocabulary=0.4)
+    read_BT = torch.arange(VOCABULARY).repeat(2, 1)
+    factor_BTD = model.train()._embed(read_BT) / model.embedding(read_BT)
+    factor_BV = factor_BTD[..., 0].detach()
+    torch.testing.assert_close(factor_BTD.detach(), factor_BV[..., None].expand_as(factor_BTD))
+    torch.testing.assert_close(factor_BV[0], factor_BV[1])  # the same words in every row
+    assert set(factor_BV[0].mul(0.6).round(decimals=3).tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(model.eval()._embed(read_BT), model.embedding(read_BT))
+
+
 def test_what_is_not_finite_is_not_carried_on() -> None:
     model = recurrent("gru")
     model.carry(2)
@@ -164,8 +185,8 @@ def test_samples_depend_on_the_beginning_and_the_seed_alone() -> None:
 
 def test_widths_that_do_not_fit_are_refused() -> None:
     cells = PlainCells(7, 12, cell="gru", num_layers=1, dropout=0.0)
-    with pytest.raises(ValueError, match="embedding_width: 7 given; tied to the output it must be 12"):
-        RecurrentWriter(vocabulary=VOCABULARY, embedding_width=7, cells=cells, is_tied=True)
+    with pytest.raises(ValueError, match="embedding_width: 13 given; tied to the output it must be at most 12"):
+        RecurrentWriter(vocabulary=VOCABULARY, embedding_width=13, cells=cells, is_tied=True)
     with pytest.raises(ValueError, match="width: 13 given; it must be a multiple of 3"):
         StateAttention(13, num_parts=3, span=2)
     with pytest.raises(ValueError, match="width: 13 given; it must be a multiple of 3"):

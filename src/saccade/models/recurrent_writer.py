@@ -16,6 +16,18 @@ from saccade.ops.dropout import dropout, variational_dropout
 from saccade.ops.linear import linear
 
 
+class WriterDropouts(NamedTuple):
+    """What an RNN that writes drops while it learns: shares of each."""
+
+    ends: float = 0.0  # of the embeddings, and of what the output reads
+    hidden: float = 0.0  # of what a layer gives to the next, or to the projection behind the last
+    vocabulary: float = 0.0  # of the words, whose embeddings are 0 for a step (Merity 2018, section 4.3)
+    is_variational: bool = False  # the same columns at all steps of a row
+
+
+KEEP_ALL = WriterDropouts()
+
+
 class RecurrentWriterState(NamedTuple):
     """The state of the cells, and the last states that the output looks back to. The first axis of all is B."""
 
@@ -74,7 +86,11 @@ class Carried(nn.Module):
 
 @final
 class RecurrentWriter(nn.Module):
-    """From the ids of a text to distributions over the next one; its state is all that it knows of the text."""
+    """From the ids of a text to distributions over the next one; its state is all that it knows of the text.
+
+    Where embeddings and output are one matrix that is narrower than a state, a projection lies between state and output
+    (Press & Wolf 2017, section 3).
+    """
 
     context = None  # it sees all of a text
 
@@ -86,16 +102,17 @@ class RecurrentWriter(nn.Module):
         cells: PlainCells | Lstmn,
         lookback: Lookback | None = None,
         is_tied: bool = False,
-        dropout: float = 0.0,
-        is_variational: bool = False,
+        dropouts: WriterDropouts = KEEP_ALL,
     ) -> None:
         super().__init__()
-        self.cells, self.lookback, self.dropout, self.is_variational = cells, lookback, dropout, is_variational
+        self.cells, self.lookback, self.dropouts = cells, lookback, dropouts
         width = cells.width if lookback is None else lookback.width
         self.embedding = nn.Embedding(vocabulary, embedding_width)
         self.output = self.embedding if is_tied else nn.Embedding(vocabulary, width)
-        if self.output.embedding_dim != width:
-            raise ValueError(f"embedding_width: {embedding_width} given; tied to the output it must be {width}")
+        if self.output.embedding_dim > width:
+            raise ValueError(f"embedding_width: {embedding_width} given; tied to the output it must be at most {width}")
+        is_narrow = self.output.embedding_dim < width
+        self.projection = nn.Linear(width, embedding_width, bias=False) if is_narrow else None
         for table in dict.fromkeys((self.embedding, self.output)):
             nn.init.uniform_(table.weight, -0.1, 0.1)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary))
@@ -123,13 +140,25 @@ class RecurrentWriter(nn.Module):
 
     def advance(self, state: RecurrentWriterState, read_BT: Tensor) -> tuple[Tensor, RecurrentWriterState]:
         """Read some ids and return a vector for each, [B, T, D], and the state after them."""
-        drop = variational_dropout if self.is_variational else dropout
-        x_BTD = drop(self.embedding(read_BT), self.dropout, self.training)
-        h_BTD, cells = self.cells(x_BTD, state.cells)
+        h_BTD, cells = self.cells(self._drop(self._embed(read_BT), self.dropouts.ends), state.cells)
         past: LastStates | tuple[()] = ()
         if self.lookback is not None:
             h_BTD, past = self.lookback(h_BTD, state.past)
-        return drop(h_BTD, self.dropout, self.training), RecurrentWriterState(cells, past)
+        if self.projection is not None:
+            h_BTD = self.projection(self._drop(h_BTD, self.dropouts.hidden))
+        return self._drop(h_BTD, self.dropouts.ends), RecurrentWriterState(cells, past)
+
+    def _drop(self, x_BTD: Tensor, share: float) -> Tensor:
+        drop = variational_dropout if self.dropouts.is_variational else dropout
+        return drop(x_BTD, share, self.training)
+
+    def _embed(self, read_BT: Tensor) -> Tensor:
+        """Look ids up; the same words are 0 in all rows of a step that drops words."""
+        x_BTD: Tensor = self.embedding(read_BT)
+        if not self.training or not self.dropouts.vocabulary:
+            return x_BTD
+        kept_V1 = dropout(torch.ones_like(self.embedding.weight[:, :1]), self.dropouts.vocabulary)
+        return x_BTD * kept_V1[read_BT]
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Return the unnormalised log-probabilities of the next id, [..., V]."""

@@ -11,7 +11,7 @@ from saccade.data.pictures.captions import CaptionBatch
 from saccade.layers.image_encoder import FeatureEncoder
 from saccade.models.captioner import Captioner, PlaceWeights
 from saccade.models.seq2seq import RecurrentSizes
-from saccade.tasks.caption.loss import Weights, caption_loss, coverage_penalty, policy_loss
+from saccade.tasks.caption.loss import Weights, caption_loss, coverage_penalty, policy_loss, turn_at_random
 
 
 def build(attention: str = "soft") -> Captioner:
@@ -42,6 +42,26 @@ def test_what_is_not_covered_by_hand() -> None:
     weight_BTS = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [9.0, 9.0, 9.0]]])
     real_BT = torch.tensor([[True, True, False]])
     assert float(coverage_penalty(weight_BTS, real_BT)) == pytest.approx(0.25**2 + 0.5**2 + 0.25**2)
+
+
+@pytest.mark.parametrize(("turning", "ways"), [("mirror", 2), ("square", 8)])
+def test_pictures_are_turned_as_wholes(turning: str, ways: int) -> None:
+    """Every frame of a clip goes the same way; a square has eight ways to lie, a mirror two."""
+    torch.manual_seed(3)
+    clip_FCYX = torch.randint(256, (2, 3, 5, 5), dtype=torch.uint8)
+    quarters = [clip_FCYX.rot90(count, (-2, -1)) for count in range(4)]
+    lying = [*quarters, *(one.flip(-1) for one in quarters)] if turning == "square" else [clip_FCYX, clip_FCYX.flip(-1)]
+    found = turn_at_random(clip_FCYX.expand(99, -1, -1, -1, -1), turning)
+    seen = {next(way for way, one in enumerate(lying) if torch.equal(one, clip)) for clip in found}
+    assert seen == set(range(ways))
+
+
+def test_clips_are_turned_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.tasks.caption.loss.turn_at_random", lambda pixel, turning: pixel * (turning == "none"))
+    given = batch()
+    for model in (build().eval(), build().train()):
+        same, turned = (caption_loss(model, given, Weights(), turning=way)[0] for way in ("none", "square"))
+        assert bool(same == turned) != model.training
 
 
 def test_coverage_and_padding() -> None:

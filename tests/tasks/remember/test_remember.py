@@ -16,7 +16,15 @@ from saccade.errors import UserError
 from saccade.runs.load import load_run as load
 from saccade.serving.models import load_runs
 from saccade.tasks.remember.result import HeadTracks, Recollection, SizeCounts
-from saccade.tasks.remember.sequences import MOST_STEPS, BitSequence, DrawnBatches, Encoder, Size, parse_sequence
+from saccade.tasks.remember.sequences import (
+    MOST_STEPS,
+    BitSequence,
+    Choice,
+    DrawnBatches,
+    Encoder,
+    Size,
+    parse_sequence,
+)
 from servers import serving
 
 TEXT = "110 010"
@@ -182,7 +190,7 @@ def test_a_batch_by_hand() -> None:
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:
     def draw(seed: int, epoch: int) -> tuple[list[Size], torch.Tensor]:
-        plan = DrawnBatches(Encoder(3, (1, 2)), (2, 5), (1, 2), 4, seed)
+        plan = DrawnBatches(Encoder(3, (1, 2)), Choice.of((2, 5)), Choice.of((1, 2)), 4, seed)
         rows = plan.epoch(epoch)
         return [row.size for row in rows], plan.load(rows[7]).input_BTC
 
@@ -194,6 +202,24 @@ def test_batches_are_a_function_of_seed_and_epoch() -> None:
     assert torch.equal(inputs, again[1])
     for other in (draw(2, 0), draw(1, 1)):
         assert other[0] != sizes
+
+
+def test_sizes_grow_to_the_largest() -> None:
+    lengths = Choice.of((2, 20), 5)
+    assert lengths.number_N.tolist() == [2, 4, 6, 11, 20]
+    plan = DrawnBatches(Encoder(3, (1, 4)), lengths, Choice.of((1, 4)), 4, 1, growing=1000)
+    sizes = [row.size for number in range(3) for row in plan.epoch(number)]
+    assert max(size.length for size in sizes[:100]) == 2
+    assert {size.length for size in sizes[220:300]} == {2, 4, 6}
+    assert {size.repeats for size in sizes[400:600]} == {1, 2}
+    assert max(size.length for size in sizes[:999]) < 20
+    assert {size.length for size in sizes[1000:]} == {2, 4, 6, 11, 20}
+    assert {size.repeats for size in sizes[1000:]} == {1, 2, 3, 4}
+
+
+def test_few_lengths_may_be_trained() -> None:
+    assert Choice.of((1, 4), 9).number_N.tolist() == [1, 2, 3, 4]
+    assert Choice.of((3, 3), 2).number_N.tolist() == [3]
 
 
 def test_counts_by_hand() -> None:

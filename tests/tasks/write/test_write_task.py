@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.data.stream import make_stream
+from saccade.data.stream import TextWindow, make_stream
 from saccade.data.text.tokenizer import END, SentencePiece
 from saccade.decoding import SamplingOptions
 from saccade.errors import UserError
@@ -22,9 +22,9 @@ from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
 from saccade.tasks.texts import LongTextWarning
-from saccade.tasks.write.measure import Rows, score_stream
+from saccade.tasks.write.measure import Penalties, Rows, score_stream, write_loss
 from saccade.tasks.write.predictor import Writer
-from saccade.tasks.write.task import examine, prepare
+from saccade.tasks.write.task import examine, make_network, prepare
 
 CONSOLE = Console(quiet=True)
 LINES = ["a b c d", "b c d e f", "c d e", "a c e", "f e d c b a"] * 5
@@ -33,7 +33,15 @@ RNN: dict[str, Any] = {"kind": "recurrent", "width": 12, "embedding_width": 6}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer": SMALL,
     "lstm": RNN,
-    "variational": {**RNN, "num_layers": 2, "variational": True, "weight_dropout": 0.3},
+    "variational": {
+        **RNN,
+        "num_layers": 2,
+        "variational": True,
+        "weight_dropout": 0.3,
+        "hidden_dropout": 0.1,
+        "vocabulary_dropout": 0.2,
+        "tied": True,
+    },
     "key_value": {**RNN, "attention": "key_value", "span": 3},
     "lstmn": {**RNN, "cell": "lstmn", "span": 3},
 }
@@ -330,12 +338,34 @@ def test_an_rnn_has_no_overlap(tmp_path: Path) -> None:
         config_of(tmp_path, "lstm", data={"overlap": 0.1})
 
 
+def test_an_rnn_is_penalised_for_the_size_and_the_change_of_its_states(tmp_path: Path) -> None:
+    """AR and TAR of Merity (2018), by hand, a token's share of the mean for each token."""
+    network = make_network(config_of(tmp_path, "lstm"), 29).eval()
+    batch = TextWindow(*(torch.arange(21).view(3, 7) + at for at in (4, 5)), torch.tensor(0), torch.tensor(True))
+    plain, likelihood = write_loss(network, batch)
+    loss, shown = write_loss(network, batch, penalties=Penalties(size=500.0, change=250.0))
+    h_BTD = network(batch).detach().double().numpy()
+    size, change = (h_BTD**2).mean(), ((h_BTD[:, 1:] - h_BTD[:, :-1]) ** 2).mean()
+    assert float((loss - plain).detach()) == pytest.approx(21 * (500 * size + 250 * change), rel=1e-4)
+    assert float(shown) == float(likelihood)
+
+
+@pytest.mark.parametrize("name", ["size_penalty", "change_penalty"])
+def test_a_transformer_has_no_penalties_of_its_states(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"training\.{name}: 1\.5 given; it has no effect with model\.kind: trans"):
+        config_of(tmp_path, training={name: 1.5})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"width": 13, "attention": "key_value"}, "width: 13 given; attention: key_value cuts it into 2 equal parts"),
         ({"width": 12, "attention": "ngram", "span": 5}, "attention: ngram cuts it into 5 equal parts"),
-        ({"tied": True}, "embedding_width: 6 given; tied to the output it must be 12"),
+        (
+            {"tied": True, "embedding_width": 13},
+            "embedding_width: 13 given; tied to the output it must be at most 12",
+        ),
+        ({"hidden_dropout": 0.1}, "hidden_dropout: 0.1 given; it has no effect with num_layers: 1"),
         ({"cell": "lstmn", "attention": "states"}, "attention: 'states' given; cell: lstmn attends by itself"),
         ({"cell": "lstmn", "variational": True}, "variational: True given; cell: lstmn has dropout alone"),
         ({"cell": "lstmn", "weight_dropout": 0.5}, "weight_dropout: 0.5 given; cell: lstmn has dropout alone"),

@@ -160,6 +160,11 @@ class CaptionTraining(base.TrainingSection):
 
     tokens_per_batch: Positive = Field(default=2048, description="Padded size of a batch of captions, in tokens.")
     label_smoothing: Share = 0.0
+    turning: Literal["none", "mirror", "square"] = Field(
+        default="none",
+        description="How pictures and clips may be turned in training, each at random: mirror swaps left and right, "
+        "square also turns by quarters. For captions without left and right, above and below.",
+    )
     coverage: Amount = Field(default=0.0, description="Of sum_i (1 - sum_t a_ti)²: the doubly stochastic penalty.")
     reinforce: Amount = Field(default=1.0, description="Hard attention: how much a lucky look counts.")
     entropy: Amount = Field(default=0.0, description="Hard attention: how much undecided looks are wanted.")
@@ -206,6 +211,8 @@ class CaptionConfig(RunSection):
             raise ValueError(
                 f"tokenizer.kind: {kind!r} given; where nouns look is measured in shapes, so it must be words"
             )
+        if (turning := self.training.turning) != "none" and self.data.kind == "features":
+            raise ValueError(f"training.turning: {turning!r} given; it has no effect with data.kind: features")
         if (share := self.model.feature_dropout) and self.data.kind != "features":
             raise ValueError(f"model.feature_dropout: {share} given; it has no effect with data.kind: {self.data.kind}")
         return self

@@ -21,9 +21,23 @@ class Weights(NamedTuple):
     entropy: float = 0.0
 
 
-def caption_loss(network: Captioner, batch: CaptionBatch, weights: Weights) -> tuple[Tensor, Tensor]:
+def turn_at_random(pixel: Tensor, turning: str) -> Tensor:
+    """Swap left and right of half of the pictures [B, ..., Y, X]; `square` also turns them by a half and a quarter."""
+    swaps = [lambda one: one.flip(-1)]
+    if turning == "square":
+        swaps += [lambda one: one.flip(-2), lambda one: one.mT]
+    for swap in swaps:
+        is_swapped_B = torch.rand(len(pixel), device=pixel.device) < 0.5
+        pixel = torch.where(is_swapped_B.view(-1, *[1] * (pixel.dim() - 1)), swap(pixel), pixel)
+    return pixel
+
+
+def caption_loss(
+    network: Captioner, batch: CaptionBatch, weights: Weights, *, turning: str = "none"
+) -> tuple[Tensor, Tensor]:
     """The summed loss, and the summed negative log-likelihood of the words."""
-    vectors_BTD, attention = network(batch.source, batch.places_B, batch.read_BT)
+    source = turn_at_random(batch.source, turning) if turning != "none" and network.training else batch.source
+    vectors_BTD, attention = network(source, batch.places_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.length_B[:, None]
     vectors_ND, write_N = vectors_BTD[real_BT], batch.write_BT[real_BT]
     loss, likelihood = smoothed_cross_entropy(vectors_ND, network.output.weight, write_N, smoothing=weights.smoothing)

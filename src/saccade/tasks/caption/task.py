@@ -63,7 +63,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     return Job(
         network=network,
         plan=Buckets([lines.lengths], tokens_per_batch=training.tokens_per_batch, seed=config.seed, load=lines.load),
-        loss=partial(caption_loss, network, weights=weights),
+        loss=partial(caption_loss, network, weights=weights, turning=training.turning),
         validate=_Validator(config, predictor, valid).measure,
         data=[train.key()],
         stored={SHAPE_FILE: json.dumps(places)},

@@ -9,9 +9,19 @@ from torch import nn
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import Layers, NormalizerName, OrAuto, Positive, RunSection, ScoreName, Section, fill_kind
+from saccade.config.base import (
+    Layers,
+    NormalizerName,
+    OrAuto,
+    Positive,
+    RunSection,
+    ScoreName,
+    Section,
+    Share,
+    fill_kind,
+)
 from saccade.layers.recurrent.turing_machine import PlainRecurrent, TuringMachine
-from saccade.tasks.remember.sequences import MOST_STEPS, Encoder, Size
+from saccade.tasks.remember.sequences import MOST_STEPS, Choice, Encoder, Size
 
 Span = tuple[Positive, Positive]
 
@@ -22,6 +32,11 @@ class SequenceData(Section):
     width: Annotated[int, Field(ge=1, le=64)] = Field(default=8, description="Bits of a vector.")
     lengths: Span = Field(default=(1, 20), description="Vectors of a sequence in training, fewest and most.")
     repeats: Span = Field(default=(1, 1), description="How often it is wanted back in training, fewest and most.")
+    num_lengths: OrAuto[Annotated[int, Field(ge=2)]] = Field(
+        default="auto",
+        description="How many different lengths are trained, ever further apart. auto: all of them. An accelerator "
+        "prepares every size, which takes as long as many steps.",
+    )
     test_lengths: tuple[Positive, ...] = Field(
         default=(20, 40, 80, 120), description="Lengths that are tested, with the most repeats of the training."
     )
@@ -44,6 +59,12 @@ class SequenceData(Section):
             if size.num_steps > MOST_STEPS:
                 raise ValueError(f"length {size} takes {size.num_steps:,} steps; at most {MOST_STEPS:,}")
         return self
+
+    @property
+    def choices(self) -> tuple[Choice, Choice]:
+        """The lengths and the repeats that are trained."""
+        count = None if self.num_lengths == "auto" else self.num_lengths
+        return Choice.of(self.lengths, count), Choice.of(self.repeats)
 
     @property
     def largest(self) -> Size:
@@ -115,6 +136,11 @@ class RememberTraining(base.TrainingSection):
 
     batch_size: Positive = Field(default=16, description="Sequences in a batch, which are of one size.")
     max_steps: OrAuto[Positive] = 5000
+    growing: Share = Field(
+        default=0.0,
+        description="The share of the training in which lengths and repeats grow from the fewest to the most: what is "
+        "learned on short sequences, quickly, need not be learned on long ones.",
+    )
     precision: Literal["float32"] = Field(default="float32", description="Heads that are to stay sharp need it.")
     clip_norm: Annotated[float, Field(gt=0)] = 10.0
 

@@ -144,22 +144,48 @@ class BatchDraw(NamedTuple):
     seed: tuple[int, ...]
 
 
+class Choice(NamedTuple):
+    """Numbers to draw from, fewest first: all from the fewest to the most, or some, each further apart than the last.
+
+    While it grows, a draw leaves out those above a limit that rises from the fewest to the most.
+    """
+
+    number_N: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, span: tuple[int, int], count: int | None = None) -> Choice:
+        fewest, most = span
+        if count is None or count > most - fewest:
+            return cls(np.arange(fewest, most + 1))
+        return cls(np.unique(np.rint(np.geomspace(fewest, most, count)).astype(np.int64)))
+
+    def draw(self, share_B: NDArray[np.float64], grown_B: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Turn shares from 0 to 1 into numbers; `grown` says how far the limit has come, from 0 to 1."""
+        limit_B = self.number_N[0] + grown_B * (self.number_N[-1] - self.number_N[0])
+        allowed_B = np.searchsorted(self.number_N, limit_B + 1e-9, side="right")
+        return self.number_N[(share_B * allowed_B).astype(np.int64)]
+
+
 @final
 @dataclass(frozen=True)
 class DrawnBatches:
-    """Batches of sequences of one size each, which is drawn at random; seed and epoch decide everything."""
+    """Batches of sequences of one size each, which is drawn at random; seed and epoch decide everything.
+
+    Sizes grow for so many batches from the smallest to the largest; then all are drawn alike.
+    """
 
     encoder: Encoder
-    lengths: tuple[int, int]
-    repeats: tuple[int, int]
+    lengths: Choice
+    repeats: Choice
     batch_size: int
     seed: int
+    growing: int = 0
 
     def epoch(self, number: int) -> list[BatchDraw]:
-        random = np.random.default_rng([self.seed, number])
-        length_N = random.integers(self.lengths[0], self.lengths[1] + 1, BATCHES)
-        repeat_N = random.integers(self.repeats[0], self.repeats[1] + 1, BATCHES)
-        sizes = zip(length_N.tolist(), repeat_N.tolist(), strict=True)
+        random, first = np.random.default_rng([self.seed, number]), number * BATCHES
+        grown_B = np.minimum(1.0, np.arange(first + 1, first + BATCHES + 1) / max(1, self.growing))
+        length_B, repeat_B = (kind.draw(random.random(BATCHES), grown_B) for kind in (self.lengths, self.repeats))
+        sizes = zip(length_B.tolist(), repeat_B.tolist(), strict=True)
         return [BatchDraw(Size(*size), (self.seed, number, place)) for place, size in enumerate(sizes)]
 
     def load(self, drawn: BatchDraw) -> SequenceBatch:

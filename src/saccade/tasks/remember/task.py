@@ -34,16 +34,23 @@ def prepare(config: RememberConfig, folder: Path, console: Console) -> Job:
     say(console, f"{sum(weight.numel() for weight in network.parameters()):,} parameters")
     random = np.random.default_rng([VALID_SEED, config.seed])
     valid = draw_sequences(data.largest, data.width, data.num_valid, random)
-    facts = repr((data.width, data.lengths, data.repeats, config.seed, config.training.batch_size))
+    facts = repr((data.width, data.lengths, data.num_lengths, data.repeats, config.seed, config.training.batch_size))
     return Job(
         network=network,
-        plan=DrawnBatches(data.encoder, data.lengths, data.repeats, config.training.batch_size, config.seed),
+        plan=_plan(config),
         loss=partial(remember_loss, network),
         validate=partial(_validate, _recaller(config, network), valid),
         data=[hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()],
         is_steady=True,
         unit="bits",
     )
+
+
+def _plan(config: RememberConfig) -> DrawnBatches:
+    training, (lengths, repeats) = config.training.settle_steps(), config.data.choices
+    assert training.max_steps != "auto"
+    growing = round(training.growing * training.max_steps * training.accumulate)
+    return DrawnBatches(config.data.encoder, lengths, repeats, training.batch_size, config.seed, growing)
 
 
 def remember_loss(network: nn.Module, batch: SequenceBatch) -> tuple[Tensor, Tensor]:

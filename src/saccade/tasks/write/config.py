@@ -29,7 +29,7 @@ from saccade.decoding import SamplingOptions
 from saccade.layers.recurrent.lookback import Lookback, NgramStates, StateAttention
 from saccade.layers.recurrent.lstmn import Lstmn
 from saccade.layers.recurrent.scan import Dropping
-from saccade.models.recurrent_writer import PlainCells, RecurrentWriter
+from saccade.models.recurrent_writer import PlainCells, RecurrentWriter, WriterDropouts
 from saccade.models.transformer_writer import TransformerWriter
 from saccade.tasks.base import MOST_BEAM, RequestOptions
 
@@ -37,6 +37,7 @@ Network = TransformerWriter | RecurrentWriter
 Metric = Literal["perplexity", "word_perplexity", "nats_per_character", "bits_per_character"]
 PARTS = {"states": 1, "key_value": 2, "key_value_predict": 3}  # of a state, for each kind of attention to the last ones
 MOST_WRITTEN = 1 << 30
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class WriteFiles(Section):
@@ -114,13 +115,22 @@ class RecurrentModel(Section):
     embedding_width: Positive = 256
     num_layers: Layers = 1
     dropout: Share = Field(default=0.3, description="Of embeddings, between layers, and of outputs (Zaremba 2014).")
+    hidden_dropout: OrAuto[Share] = Field(
+        default="auto", description="Between layers, and before the projection of a tied output. auto: as dropout."
+    )
+    vocabulary_dropout: Share = Field(
+        default=0.0, description="Of the words: so many have an embedding of 0 for a step (Merity 2018)."
+    )
     variational: bool = Field(
         default=False, description="Dropout takes the same columns at all steps of a row (Gal and Ghahramani 2016)."
     )
     weight_dropout: Share = Field(
         default=0.0, description="Of the weights from state to state, once for all steps of a row (Merity 2018)."
     )
-    tied: bool = Field(default=False, description="Embeddings and output are one matrix.")
+    tied: bool = Field(
+        default=False,
+        description="Embeddings and output are one matrix. One that is narrower than a state gets a projection.",
+    )
     attention: Literal["none", "states", "key_value", "key_value_predict", "ngram"] = Field(
         default="none",
         description="What the output reads of the last states (Daniluk 2017): states attends to all of each; key_value "
@@ -135,14 +145,18 @@ class RecurrentModel(Section):
         parts = self._num_parts
         if self.width % parts:
             raise ValueError(f"width: {self.width} given; attention: {self.attention} cuts it into {parts} equal parts")
-        if self.tied and self.embedding_width != self.width // parts:
-            wanted = f"tied to the output it must be {self.width // parts}"
+        if self.tied and self.embedding_width > self.width // parts:
+            wanted = f"tied to the output it must be at most {self.width // parts}"
             raise ValueError(f"embedding_width: {self.embedding_width} given; {wanted}")
         if self.cell == "lstmn" and self.attention != "none":
             raise ValueError(f"attention: {self.attention!r} given; cell: lstmn attends by itself")
         if self.cell == "lstmn" and (self.variational or self.weight_dropout):
             name = "variational" if self.variational else "weight_dropout"
             raise ValueError(f"{name}: {getattr(self, name)} given; cell: lstmn has dropout alone")
+        is_projected = self.tied and self.embedding_width < self.width // parts
+        if self.hidden_dropout != "auto" and self.num_layers == 1 and not is_projected:
+            given = f"hidden_dropout: {self.hidden_dropout} given"
+            raise ValueError(f"{given}; it has no effect with num_layers: 1 and no projection")
         attends = self.cell == "lstmn" or self.attention in PARTS
         used = {"score": attends, "normalizer": attends, "span": attends or self.attention == "ngram"}
         for name, has_effect in used.items():
@@ -166,14 +180,17 @@ class RecurrentModel(Section):
             cells=self._cells(),
             lookback=self._lookback(),
             is_tied=self.tied,
-            dropout=self.dropout,
-            is_variational=self.variational,
+            dropouts=WriterDropouts(self.dropout, self._between, self.vocabulary_dropout, self.variational),
         )
+
+    @property
+    def _between(self) -> float:
+        return self.dropout if self.hidden_dropout == "auto" else self.hidden_dropout
 
     def _cells(self) -> PlainCells | Lstmn:
         widths, common = (
             (self.embedding_width, self.width),
-            dict[str, Any](num_layers=self.num_layers, dropout=self.dropout),
+            dict[str, Any](num_layers=self.num_layers, dropout=self._between),
         )
         if self.cell == "lstmn":
             return Lstmn(*widths, span=self.span, score=self.score, normalizer=self.normalizer, **common)
@@ -199,6 +216,13 @@ class WriteTraining(base.TrainingSection):
         default=32, description="Rows of data.context tokens in a batch; of an RNN, readers side by side in the text."
     )
     label_smoothing: Share = 0.0
+    size_penalty: Amount = Field(
+        default=0.0,
+        description="Of an RNN: of the mean square of what its output reads (AR; Merity 2018, section 4.6).",
+    )
+    change_penalty: Amount = Field(
+        default=0.0, description="Of an RNN: of the mean square of its change from step to step (TAR; the same)."
+    )
     metric: Literal["auto", Metric] = Field(
         default="auto",
         description="What the best model is best at, and what is shown first. auto: perplexity of words, "
@@ -253,6 +277,9 @@ class WriteConfig(RunSection):
             raise ValueError(f"data.context: {self.data.context} given; {wanted}")
         if self.model.kind == "recurrent" and "overlap" in self.data.model_fields_set and self.data.overlap != 0.5:
             raise ValueError(f"data.overlap: {self.data.overlap} given; an RNN reads a text in one go")
+        for name in ("size_penalty", "change_penalty"):
+            if self.model.kind == "transformer" and (value := getattr(self.training, name)):
+                raise ValueError(f"training.{name}: {value} given; it has no effect with model.kind: transformer")
         return self
 
     @property

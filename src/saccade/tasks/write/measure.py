@@ -21,10 +21,30 @@ READERS = 16  # of an RNN's validation set, each with its part
 TOKENS = 8192  # in a batch of rows
 
 
-def write_loss(network: Network, window: TextWindow, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+class Penalties(NamedTuple):
+    """How much the size of an RNN's outputs counts, and their change from step to step (Merity 2018, section 4.6)."""
+
+    size: float = 0.0
+    change: float = 0.0
+
+    def __call__(self, h_BTD: Tensor) -> Tensor:
+        """Return α mean(h²) + β mean((h_t - h_t-1)²)."""
+        wide_BTD = h_BTD.float()
+        return self.size * wide_BTD.square().mean() + self.change * wide_BTD.diff(dim=1).square().mean()
+
+
+FREE = Penalties()
+
+
+def write_loss(
+    network: Network, window: TextWindow, *, smoothing: float = 0.0, penalties: Penalties = FREE
+) -> tuple[Tensor, Tensor]:
     """Return the summed loss and negative log-likelihood of all tokens of a window."""
-    vectors_BTD, matrix_VD = read_output(network, network(window))
-    return smoothed_cross_entropy(vectors_BTD.flatten(0, 1), matrix_VD, window.write_BT.flatten(), smoothing=smoothing)
+    h_BTD = network(window)
+    vectors_BTD, matrix_VD = read_output(network, h_BTD)
+    target_N = window.write_BT.flatten()
+    loss, likelihood = smoothed_cross_entropy(vectors_BTD.flatten(0, 1), matrix_VD, target_N, smoothing=smoothing)
+    return (loss if penalties == FREE else loss + len(target_N) * penalties(h_BTD)), likelihood
 
 
 class Rows(NamedTuple):

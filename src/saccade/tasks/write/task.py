@@ -32,10 +32,10 @@ from saccade.tasks.devices import load_trained
 from saccade.tasks.mixing import mix_old, settle_old
 from saccade.tasks.vocabulary import find_grown_rows, prepare_tokenizer
 from saccade.tasks.write.config import Network, WriteConfig, WriteFiles, WriteOptions
+from saccade.tasks.write.measure import Penalties, score_stream, write_loss
 from saccade.tasks.write.measure import Rows as ScoredRows
-from saccade.tasks.write.measure import score_stream, write_loss
 from saccade.tasks.write.predictor import Writer
-from saccade.training.options import Plan
+from saccade.training.options import Loss, Plan
 
 NUM_SAMPLES = 4
 PROMPT, SHOWN = 12, 40  # tokens of a sample in the report, and of what is written
@@ -57,13 +57,19 @@ def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
         config=config,
         network=network,
         plan=make_plan(config, streams["train"]),
-        loss=partial(write_loss, network, smoothing=config.training.label_smoothing),
+        loss=_loss(config, network),
         validate=partial(_validate, config, network, streams["valid"]),
         is_steady=True,
         data=[streams["train"].key],
         counts=[DataCount(f"data.{name}", stream.num_documents) for name, stream in streams.items()],
         rows=lambda base: _rows_taken(config, network, folder, base),
     )
+
+
+def _loss(config: WriteConfig, network: Network) -> Loss:
+    training = config.training
+    penalties = Penalties(training.size_penalty, training.change_penalty)
+    return partial(write_loss, network, smoothing=training.label_smoothing, penalties=penalties)
 
 
 def _mix_old(config: WriteConfig, documents: list[str], console: Console) -> list[str]:
@@ -227,6 +233,7 @@ INHERITED = Inherited(
     same=("model", "tokenizer"),
     free=(
         *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
+        *("model.hidden_dropout", "model.vocabulary_dropout"),
         "tokenizer.grow",
     ),
     usual=("data.documents", "data.context", "decoding"),
