@@ -115,8 +115,8 @@ class RecurrentModel(Section):
     embedding_width: Positive = 256
     num_layers: Layers = 1
     dropout: Share = Field(default=0.3, description="Of embeddings, between layers, and of outputs (Zaremba 2014).")
-    hidden_dropout: OrAuto[Share] = Field(
-        default="auto", description="Between layers, and before the projection of a tied output. auto: as dropout."
+    hidden_dropout: Share | None = Field(
+        default=None, description="Between layers, and before the projection of a tied output; none given: as dropout."
     )
     vocabulary_dropout: Share = Field(
         default=0.0, description="Of the words: so many have an embedding of 0 for a step (Merity 2018)."
@@ -154,7 +154,7 @@ class RecurrentModel(Section):
             name = "variational" if self.variational else "weight_dropout"
             raise ValueError(f"{name}: {getattr(self, name)} given; cell: lstmn has dropout alone")
         is_projected = self.tied and self.embedding_width < self.width // parts
-        if self.hidden_dropout != "auto" and self.num_layers == 1 and not is_projected:
+        if self.hidden_dropout is not None and self.num_layers == 1 and not is_projected:
             given = f"hidden_dropout: {self.hidden_dropout} given"
             raise ValueError(f"{given}; it has no effect with num_layers: 1 and no projection")
         attends = self.cell == "lstmn" or self.attention in PARTS
@@ -185,7 +185,7 @@ class RecurrentModel(Section):
 
     @property
     def _between(self) -> float:
-        return self.dropout if self.hidden_dropout == "auto" else self.hidden_dropout
+        return self.dropout if self.hidden_dropout is None else self.hidden_dropout
 
     def _cells(self) -> PlainCells | Lstmn:
         widths, common = (
