@@ -341,7 +341,8 @@ def test_an_rnn_has_no_overlap(tmp_path: Path) -> None:
 def test_an_rnn_is_penalised_for_the_size_and_the_change_of_its_states(tmp_path: Path) -> None:
     """AR and TAR of Merity (2018), by hand, a token's share of the mean for each token."""
     network = make_network(config_of(tmp_path, "lstm"), 29).eval()
-    batch = TextWindow(*(torch.arange(21).view(3, 7) + at for at in (4, 5)), torch.tensor(0), torch.tensor(True))
+    read_BT = torch.arange(4, 25).view(3, 7)
+    batch = TextWindow(read_BT, read_BT + 1, torch.tensor(0), torch.tensor(True))
     plain, likelihood = write_loss(network, batch)
     loss, shown = write_loss(network, batch, penalties=Penalties(size=500.0, change=250.0))
     h_BTD = network(batch).detach().double().numpy()
