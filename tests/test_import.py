@@ -63,6 +63,17 @@ def test_importing_the_package_loads_nothing() -> None:
     assert "torch" not in modules
 
 
+def test_a_source_tree_that_is_not_installed_is_imported() -> None:
+    code = """
+import importlib.metadata as metadata
+def version(name): raise metadata.PackageNotFoundError(name)
+metadata.version = version
+import saccade
+assert saccade.__version__ == "0+unknown"
+"""
+    assert "saccade" in loaded_by(code)
+
+
 def test_a_name_that_is_missing_is_said_so() -> None:
     with pytest.raises(AttributeError, match="module 'saccade' has no attribute 'atend'"):
         saccade.atend  # type: ignore[attr-defined] # noqa: B018

@@ -6,7 +6,7 @@ width, V vocabulary, L layers, C channels, Y rows, X columns.
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,10 @@ else:
         return sorted({*globals(), *__all__})
 
 
-__version__ = version("saccade")
+try:
+    __version__ = version("saccade")
+except PackageNotFoundError:  # a source tree on the path, not installed: nothing tells its version
+    __version__ = "0+unknown"
 
 __all__ = [
     "NORMALIZERS",

@@ -91,6 +91,7 @@ def test_a_result_is_written_and_shown(tmp_path: Path) -> None:
     shown = console.export_text()
     assert "Verdict: holds (1 of 1 checks met for every seed)" in shown
     assert "at least 1" in shown
+    assert "seed 2: low 2" in shown
 
 
 def test_one_or_two_seeds_are_refused(tmp_path: Path) -> None:

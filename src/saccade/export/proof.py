@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast, final
 import torch
 from torch import Tensor
 
+import saccade
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.text.corpus import clean
 from saccade.data.text.tokenizer import END, PAD, START
@@ -373,4 +374,5 @@ def search_ours(
 
 def list_versions(libraries: Sequence[str]) -> dict[str, str]:
     """Return the versions of Python, saccade, torch and these libraries."""
-    return {"python": platform.python_version(), **{name: version(name) for name in ("saccade", "torch", *libraries)}}
+    versions = {name: version(name) for name in ("torch", *libraries)}
+    return {"python": platform.python_version(), "saccade": saccade.__version__, **versions}

@@ -30,7 +30,7 @@ def run(
         raise UserError(f"--seeds: {seeds} given; allowed: {FEWEST_SEEDS} or more, as one or two say little")
     _introduce(experiment, console)
     began, chosen = time.perf_counter(), range(first, first + seeds)
-    measured = [experiment.measure(seed, is_full) for seed in chosen]
+    measured = [_measure(experiment, seed, is_full, console) for seed in chosen]
     verdict, findings = experiment.judge(measured)
     drawn = [(Axes(*panel), _join(measured, name)) for name, panel in experiment.panels.items()]
     out.mkdir(parents=True, exist_ok=True)
@@ -55,6 +55,14 @@ def describe(check: Check) -> str:
     if math.isfinite(least) and math.isfinite(most):
         return f"{least:.4g} to {most:.4g}"
     return f"at least {least:.4g}" if math.isfinite(least) else f"at most {most:.4g}"
+
+
+def _measure(experiment: Experiment, seed: int, is_full: bool, console: Console) -> Measured:
+    """Measure with one seed, and say what was found, as a run of many seeds may be cut short."""
+    measured = experiment.measure(seed, is_full)
+    found = ", ".join(f"{check.number} {measured.numbers[check.number]:.4g}" for check in experiment.checks)
+    console.print(f"seed {seed}: {found}", style="dim", highlight=False)
+    return measured
 
 
 def _result(experiment: Experiment, measured: Sequence[Measured], findings: Sequence[Finding]) -> dict[str, Any]:

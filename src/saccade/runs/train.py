@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
+import saccade
 from saccade import manifest
 from saccade.config.base import RunSection, Section
 from saccade.errors import UserError
@@ -51,7 +52,7 @@ MAY_CHANGE: dict[str, Any] = {
     "data": {"test": True},
 }
 S = TypeVar("S", bound=Section)
-LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
+LIBRARIES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
 def train(
@@ -270,7 +271,7 @@ def _check_same_data(keys: list[str], folder: Path) -> None:
 
 def _write_versions(folder: Path, options: TrainingOptions) -> None:
     """Write the versions of libraries, system and device, and the number of threads."""
-    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    versions = {"saccade": saccade.__version__, **{name: importlib.metadata.version(name) for name in LIBRARIES}}
     device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"
     place = {
         "python": platform.python_version(),
