@@ -12,6 +12,7 @@ import httpx
 
 from saccade.inspection.insight import Insight
 from saccade.serving.models import LanguagePair, ServedRun
+from saccade.serving.processes.workers import Workers
 from saccade.serving.server import Server, listen, prepare
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
@@ -39,10 +40,10 @@ def predictor_of(run: ServedRun) -> Any:
 
 
 @contextmanager
-def serving(runs: Sequence[ServedRun], **settings: Any) -> Iterator[Serving]:
+def serving(runs: Sequence[ServedRun], workers: Workers | None = None, **settings: Any) -> Iterator[Serving]:
     """A server of these runs."""
     given = Settings(**{"port": 0, "quiet": True, **settings})
-    server, listening = prepare(runs, given), listen(given)
+    server, listening = prepare(runs, given, workers), listen(given)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     while not server.started:

@@ -107,7 +107,7 @@ def serve(
         cors=read_origins(cors or ()),
         hosts=read_names(allow_host or ()),
         keys=() if api_keys is None else read_keys(api_keys),
-        threads=threads or max(1, (os.cpu_count() or 1) // 2 // len(runs) // processes),  # the rest is for HTTP
+        threads=threads or max(1, len(os.sched_getaffinity(0)) // 2 // len(runs) // processes),  # the rest is for HTTP
         suggestions=suggestions,
         quiet=quiet,
     )

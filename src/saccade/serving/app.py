@@ -33,6 +33,7 @@ from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.libretranslate.routes import LibreTranslate
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import ModelSet, ServedRun
+from saccade.serving.processes.workers import ModelWorkers, Workers
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 from saccade.serving.v1.access import NEEDS_KEY
@@ -48,10 +49,12 @@ class Application(NamedTuple):
     service: Service
 
 
-def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
-    """Build an application that serves these runs."""
+def build(runs: Sequence[ServedRun], settings: Settings, workers: Workers | None = None) -> Application:
+    """Build an application that serves these runs; `workers` compute what is slow."""
     metrics = Metrics()
-    models = ModelSet(runs, partial(_make_queue, settings=settings, metrics=metrics))
+    models = ModelSet(runs, partial(_make_queue, settings=settings, metrics=metrics, workers=workers))
+    if workers is not None:
+        metrics.add_workers(workers)
     sites = allowed_sites(settings.host, settings.hosts, settings.cors)
     rates = RateLimit(settings.rate) if settings.rate else None
     readiness, keys = Readiness(), Keys(settings.keys, rates if settings.keys else None)
@@ -105,7 +108,7 @@ def _with_head(router: APIRouter) -> APIRouter:
     return router
 
 
-def _make_queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batcher:
+def _make_queue(run: ServedRun, *, settings: Settings, metrics: Metrics, workers: Workers | None) -> Batcher:
     size, seconds = metrics.batches.labels(run.name), metrics.batch_seconds.labels(run.name)
 
     def observe(batch: RequestBatch) -> None:
@@ -120,6 +123,7 @@ def _make_queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batc
         on_batch=observe,
         on_begin=metrics.queue_seconds.labels(run.name).observe,
         prepare=lambda: torch.set_num_threads(settings.threads),
+        workers=None if workers is None else ModelWorkers(workers, run.name),
     )
     metrics.add_queue(run.name, lambda: queue.num_waiting)
     return queue

@@ -4,7 +4,8 @@ The event loop never computes: it puts a ticket into a queue and waits for its f
 one kind and answers them as one batch. Quick work (by its estimated cost) and slow work wait in queues of their own and
 never share a batch. Slow batches compute in slices, between the steps of their search: quick ones go first, but slow
 ones always get a share of the time; of several slow ones the one that had least is next. Whoever asks for much quick
-work has the rest of it done as slow work. Whoever leaves takes its rows along.
+work has the rest of it done as slow work. Whoever leaves takes its rows along. Where there are workers, slow batches
+are theirs: then a quick one waits for nobody's step.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 from saccade.decoding.slices import Ended, supervised
+from saccade.serving.processes.workers import ModelWorkers, WorkerLost
 from saccade.serving.shares import Allowance, FairShare
 from saccade.serving.waiting import MOST_SHARE, FairQueue, ModelCall, Part, Row, Ticket
 
@@ -70,6 +72,7 @@ class _Batch:
         self.batcher, self.rows, self.is_slow = batcher, rows, is_slow
         self.current = rows  # what is computed now: all of them, or one by one if they failed together
         self.used, self.since = 0.0, time.monotonic()
+        self.is_beside = False  # a worker computes it
         self.resumed = threading.Condition(batcher.lock)
 
     @property
@@ -103,9 +106,10 @@ class Batcher:
         on_batch: Callable[[RequestBatch], None] = lambda batch: None,
         on_begin: Callable[[float], None] = lambda seconds: None,
         prepare: Callable[[], None] = lambda: None,
+        workers: ModelWorkers | None = None,
     ) -> None:
         self.model, self.wait, self.max_items, self.max_wait = model, wait, max_items, max_wait
-        self._on_batch, self._on_begin, self._prepare = on_batch, on_begin, prepare
+        self._on_batch, self._on_begin, self._prepare, self._workers = on_batch, on_begin, prepare, workers
         self.lock = threading.Lock()
         self._idle = threading.Condition(self.lock)  # threads that wait for a batch to begin
         self._quick, self._slow = FairQueue(), FairQueue()
@@ -284,7 +288,7 @@ class Batcher:
     def _next(self, holder: _Batch | None = None) -> FairQueue | _Batch | None:
         """Choose what computes next: a batch that goes on, a queue to begin one from, or nothing (locked)."""
         slow: FairQueue | _Batch | None = min(
-            (batch for batch in self._running if batch.is_slow),
+            (batch for batch in self._running if batch.is_slow and not batch.is_beside),
             key=lambda batch: batch.used - (SLICE if batch is holder else 0),
             default=None,
         )
@@ -324,16 +328,20 @@ class Batcher:
             batch.is_slow = True
             if (found := self._next(holder=batch)) is batch:
                 return
-            self._turn = None
-            if isinstance(found, _Batch):
-                self._resume(found)
-            elif self._num_idle:
-                self._idle.notify()
-            else:
-                self._add_thread()
+            self._leave_turn(found)
             while self._turn is not batch:
                 batch.resumed.wait()
             batch.since = time.monotonic()
+
+    def _leave_turn(self, found: FairQueue | _Batch | None) -> None:
+        """Let something else compute: a batch goes on, or a thread that has none begins one (locked)."""
+        self._turn = None
+        if isinstance(found, _Batch):
+            self._resume(found)
+        elif self._num_idle:
+            self._idle.notify()
+        else:
+            self._add_thread()
 
     def _resume(self, batch: _Batch) -> None:
         """Give the turn to a batch that had been paused (locked)."""
@@ -349,7 +357,7 @@ class Batcher:
         if not batch.is_slow:
             is_shared = self._slow.num_items or any(other.is_slow for other in self._running)
             self._credit = min(SLICE, self._credit + SLOW_SHARE * seconds) if is_shared else 0.0
-        elif self._quick.num_items:
+        elif self._quick.num_items and not batch.is_beside:
             self._credit -= min(seconds, now - self._quick.since)
 
     def _answer(self, batch: _Batch) -> None:
@@ -357,7 +365,7 @@ class Batcher:
         with self.lock:
             self._account(batch)
             self._running.remove(batch)
-            self._turn = None
+            self._turn = None if self._turn is batch else self._turn
             self._num_idle += 1
             rate = sum(row.cost for row in batch.rows) / max(batch.used, 1e-6)
             self._rates[batch.is_slow] += (rate - self._rates[batch.is_slow]) * min(0.5, batch.used)
@@ -378,11 +386,29 @@ class Batcher:
         """Return the answers; if all rows fail together, they are tried one by one."""
         batch.current = rows
         try:
-            return rows[0].ticket.call(self.model, [row.ticket.items[row.number] for row in rows])
+            return self._call(batch, rows[0].ticket.call, [row.ticket.items[row.number] for row in rows])
         except Exception as error:
             if len(rows) == 1:
                 return [_Failure(error)]
         return [answer for row in rows for answer in self._call_model(batch, [row])]
+
+    def _call(self, batch: _Batch, call: ModelCall, items: list[Any]) -> list[Any]:
+        """Call the model here, or have a worker do it and let others compute meanwhile."""
+        worker = self._workers.hire(call) if batch.is_slow and self._workers is not None else None
+        if self._workers is None or worker is None:
+            if batch.is_beside:
+                raise WorkerLost
+            return call(self.model, items)
+        self._step_aside(batch)
+        return self._workers.compute(worker, call, items, batch)
+
+    def _step_aside(self, batch: _Batch) -> None:
+        """Let others compute while a worker does."""
+        with self.lock:
+            if not batch.is_beside:
+                self._account(batch)
+                batch.is_beside = True
+                self._leave_turn(self._next())
 
 
 def measure(item: Any) -> int:

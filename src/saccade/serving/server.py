@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -27,17 +27,21 @@ import uvicorn
 from PIL import Image
 
 from saccade.errors import UserError
-from saccade.serving.app import build
+from saccade.serving import work
+from saccade.serving.app import Application, build
+from saccade.serving.http.door import OPENING_SECONDS, OPENINGS_AT_ONCE, Door
 from saccade.serving.http.lifetimes import stopping
 from saccade.serving.http.logs import JsonHandler, log
-from saccade.serving.http.protocol import IN_LINE, Connections, Protocol
+from saccade.serving.http.protocol import Connections, Protocol, is_proxy
 from saccade.serving.http.turns import Turns
 from saccade.serving.models import ServedRun
 from saccade.serving.processes.connections import Held, Inbox
+from saccade.serving.processes.workers import Workers, can_fork
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
 KEEP_ALIVE = 30  # seconds
+IN_LINE = 2  # one that is to be opened for so many that may be open
 BACKLOG = 2048  # connections waiting to be accepted
 OTHER_FILES = 100  # that a server may have open beside its connections and those that are to be opened
 TICKS_A_SECOND = 10  # of uvicorn
@@ -50,23 +54,48 @@ HANGUP = signal.SIGHUP
 def run(runs: Sequence[ServedRun], settings: Settings) -> None:
     """Serve until a signal stops the process."""
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
-    server = prepare(runs, settings)
-    gc.collect()
-    gc.freeze()  # what was loaded stays: looking through it again took a tenth of a second, in which nobody is served
-    sys.setswitchinterval(SWITCH_SECONDS)
-    server.run([listen(settings)])
-    end_process()
+    with listen(settings) as listening, working(runs) as workers:
+        server = prepare(runs, settings, workers)
+        gc.collect()
+        gc.freeze()  # what was loaded stays: looking through it took a tenth of a second, in which nobody is served
+        sys.setswitchinterval(SWITCH_SECONDS)
+        server.run([listening])
+        end_process()
 
 
-def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
+@contextmanager
+def working(runs: Sequence[ServedRun]) -> Iterator[Workers | None]:
+    """Fork processes for what is slow, where that is safe, until the block ends; no thread may run yet."""
+    models = {run.name: run.predictor for run in runs}
+    workers = Workers(models, work.FOR_WORKERS) if can_fork(models) else None
+    try:
+        yield workers
+    finally:
+        if workers is not None:
+            workers.close()
+
+
+def prepare(runs: Sequence[ServedRun], settings: Settings, workers: Workers | None = None) -> Server:
     """Make a server of these runs that does not listen yet."""
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # then the request is refused
-    application = build(runs, settings)
+    application = build(runs, settings, workers)
     most, refused = count_connections(settings.max_connections), application.service.metrics.refusals
     connections = Connections(most, settings.timeout, lambda reason: refused.labels(reason).inc())
     turns = Turns()
+    config = _configure(application, connections, turns)
+
+    def has_others(address: str) -> bool:
+        """Tell whether others ask, unless this is a proxy: then it opens connections for them."""
+        return turns.is_shared and not is_proxy(config.loaded_app, address)
+
+    openings = Turns(OPENINGS_AT_ONCE * OPENING_SECONDS, has_others)
+    door = Door(openings, most // IN_LINE, lambda reason: refused.labels(reason).inc())
     application.service.metrics.connections.set_function(lambda: len(connections.open))
     application.service.metrics.in_line.set_function(lambda: turns.num_waiting)
+    return Server(config, application.service, connections, turns, door, workers)
+
+
+def _configure(application: Application, connections: Connections, turns: Turns) -> uvicorn.Config:
     config = uvicorn.Config(
         application.app,
         log_config=None,
@@ -77,19 +106,22 @@ def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
         lifespan="on",
         ws="none",
     )
-    return Server(config, application.service, connections, turns)
+    config.load()
+    return config
 
 
 def listen(settings: Settings) -> socket.socket:
     """Open the socket that the server listens on."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        found = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
         number = error.errno or 0
         if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: no such name
             raise UserError(f"--host: {settings.host} given; it must be an address of this machine") from None
         raise UserError(f"--port: {settings.port} on {settings.host}: {os.strerror(number)}") from None
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+    return found
 
 
 @final
@@ -101,9 +133,18 @@ class Server(uvicorn.Server):
     process ends. Ctrl-C does not wait; a second signal ends the process at once.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, connections: Connections, turns: Turns) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        connections: Connections,
+        turns: Turns,
+        door: Door,
+        workers: Workers | None,
+    ) -> None:
         super().__init__(config)
         self.service, self.readiness, self.connections, self.turns = service, service.readiness, connections, turns
+        self.door, self.workers = door, workers
         self._refuses_from = self._ends_at = math.inf
         self._beginning = set[asyncio.Task[Any]]()
         self._to_say: int | None = None  # the requests there were when it began to drain
@@ -113,10 +154,10 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and log where."""
-        await super().startup(sockets)
+        await super().startup([])
+        self.door.listen(sockets or (), self._begin)
         if self.inbox is not None:
-            loop = asyncio.get_running_loop()
-            loop.add_reader(self.inbox.channel, self.inbox.take, partial(self._begin, loop))
+            asyncio.get_running_loop().add_reader(self.inbox.channel, self.inbox.take, self._take)
         addresses = [listening.getsockname()[:2] for listening in sockets or ()]
         for host, port in [self.address] if self.address is not None else addresses:
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -131,15 +172,25 @@ class Server(uvicorn.Server):
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
         self.on_listening()
 
-    def _begin(self, loop: asyncio.AbstractEventLoop, held: Held, connection: socket.socket) -> None:
+    def _take(self, held: Held, connection: socket.socket) -> None:
         """Answer a connection that another process has accepted."""
+        self.door.take(connection, partial(self._begin, connection, held), held.end)
+
+    def _begin(self, connection: socket.socket, held: Held | None = None) -> None:
+        """Answer a connection."""
+        loop = asyncio.get_running_loop()
         protocol = cast(Any, self.config.http_protocol_class)(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
         )
         protocol.held = held
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))
         self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        task.add_done_callback(self._has_begun)
+
+    def _has_begun(self, task: asyncio.Task[Any]) -> None:
+        self._beginning.discard(task)
+        if not task.cancelled():
+            task.exception()  # the client may have gone in the meantime: nothing is to be done about that
 
     def _retire(self) -> None:
         """Give back what is idle, and end when nothing is left."""
@@ -147,7 +198,7 @@ class Server(uvicorn.Server):
         for connection in connections:
             if connection.is_idle:
                 connection.give_back()
-        self.should_exit = not connections and not self._beginning
+        self.should_exit = not connections and not self._beginning and not self.door.num_waiting
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -185,6 +236,8 @@ class Server(uvicorn.Server):
         if not counter % TICKS_A_SECOND:
             self.connections.cut_unread()
             self.service.share_metrics()
+            if self.workers is not None:
+                self.workers.end_idle()
         if self.inbox is not None:
             self.inbox.send()
             if self.inbox.is_retiring:
@@ -194,7 +247,7 @@ class Server(uvicorn.Server):
                 log("draining", requests=self._to_say)
                 self._to_say = None
             self.readiness.is_refusing = now >= self._refuses_from
-            is_done = self.readiness.is_refusing and not self.readiness.open and not self.turns.num_waiting
+            is_done = self.readiness.is_refusing and not self.readiness.open and not self._num_in_line
             self.should_exit = self.should_exit or is_done or now >= self._ends_at
         return await super().on_tick(counter)
 
@@ -202,12 +255,18 @@ class Server(uvicorn.Server):
         """Close the door, answer what is left with 503, and end the models' threads."""
         if self.readiness.is_draining:
             self.readiness.is_refusing = True
-            for server in self.servers:
-                server.close()
+            self.door.close()
             await asyncio.sleep(LINGER)  # what was on its way gets its 503
             self.readiness.end_all(stopping)
             self.config.timeout_graceful_shutdown = math.ceil(max(LINGER, self._ends_at - time.monotonic()))
+        else:
+            self.door.close()
         await super().shutdown(sockets)
+        self.door.drop()
+
+    @property
+    def _num_in_line(self) -> int:
+        return self.turns.num_waiting + self.door.num_waiting
 
 
 def end_process() -> None:

@@ -22,9 +22,11 @@ from saccade.serving.http.turns import beside
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.processes.metrics import SharedMetrics
+from saccade.serving.processes.workers import WorkerLost
 from saccade.serving.settings import Settings
 from saccade.serving.waiting import ModelCall
 
+LOST = "The process that computed this answer has ended; ask again"
 SHORT = 1000  # characters that are split, and whose pieces are counted, in no time
 
 
@@ -118,6 +120,8 @@ def _refusing() -> Iterator[None]:
         raise Refusal(429, "Slowdown: too many texts are waiting", headers, reason=full.reason) from None
     except QueueClosed:
         raise stopping() from None
+    except WorkerLost:
+        raise Refusal(503, LOST, {"Retry-After": str(RETRY)}, reason="lost") from None
     except UserError as mistake:
         refuse(str(mistake))
     except (MemoryError, RuntimeError) as error:

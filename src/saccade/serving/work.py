@@ -174,3 +174,6 @@ def _part(kind: str, seen: Map, layers: Indices, heads: Indices) -> Map:
             else seen.norm_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
         )
     return seen
+
+
+FOR_WORKERS = (answer, translate, align, align_pairs, look)  # whose items and answers another process can be told

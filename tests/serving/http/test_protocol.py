@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from saccade.serving.http import protocol
+from saccade.serving import server as server_module
+from saccade.serving.http import door, protocol
 from saccade.serving.models import ServedRun
 from servers import Serving, serving, slow_translator, until
 
@@ -136,7 +137,7 @@ def test_a_connection_is_refused_if_all_others_are_busy() -> None:
 def test_connections_of_an_address_are_opened_one_after_another_while_others_ask(
     served: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "OPENING_SECONDS", 0.05)  # so that each rests for 0.25 s
+    monkeypatch.setattr(door, "OPENING_SECONDS", 0.05)  # so that each rests for 0.25 s
     ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with contextlib.ExitStack() as stack:
         for _ in range(2):  # others ask
@@ -157,6 +158,26 @@ def test_connections_of_an_address_are_opened_one_after_another_while_others_ask
             many[-1].recv(1)
         many[-1].settimeout(30)
         assert all(read_all(client).startswith(b"HTTP/1.1 200 ") for client in many)
+
+
+def test_who_finds_the_line_of_its_address_full_is_refused_and_others_come_in(
+    translating: list[ServedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "OPENING_SECONDS", 0.05)  # the first that is above the allowance rests
+    monkeypatch.setattr(server_module, "IN_LINE", 8)
+    ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(translating[:1], max_connections=64) as server, contextlib.ExitStack() as stack:
+        with connect(server, address="127.0.0.3") as other:  # others ask
+            other.sendall(ask)
+            assert read_all(other).startswith(b"HTTP/1.1 200 ")
+        many = [stack.enter_context(connect(server, address="127.0.0.2")) for _ in range(24)]
+        found = [read_all(client) for client in many[-4:]]
+        assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in found)
+        assert count(server, "saccade_refusals_total", reason="connections") >= 4
+        with connect(server, address="127.0.0.3") as other:
+            other.sendall(ask)
+            assert read_all(other).startswith(b"HTTP/1.1 200 ")
+        assert server.server.door.num_waiting
 
 
 @pytest.mark.parametrize("limit", ["time", "size"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from saccade.serving.http import turns as turns_module
+from saccade.serving.http.lifetimes import OpenRequest, Readiness
 from saccade.serving.http.turns import AT_ONCE, Account, Counted, Turns, beside
 from saccade.serving.models import ServedRun
 from servers import serving
@@ -178,3 +180,40 @@ def test_many_requests_at_once_are_all_answered_and_one_of_another_address_too(t
         assert all(answers.count(b"HTTP/1.1 404 ") == 2 for answers in found)
         metrics = server.service.metrics.registry
         assert metrics.get_sample_value("saccade_requests_in_line") == 0
+
+
+def test_requests_that_are_late_together_end_in_turn() -> None:
+    """One that asks beside them sees at most a few end between two rounds of the event loop."""
+
+    async def test(turns: Turns, ended: list[str]) -> None:
+        readiness = Readiness()
+
+        async def wait(*_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                ended.append(str(message["status"]))
+
+        async def open_one(scope: dict[str, Any]) -> None:
+            asked = OpenRequest(wait, readiness, client="many", max_body=9, max_values=9, timeout=0.05)
+            await asked.run(scope, wait, send)
+
+        scope = {"type": "http", "method": "POST", "path": "/translate", "headers": []}
+        tasks = [asyncio.ensure_future(hold(open_one(scope), Account(turns, "many"))) for _ in range(100)]
+        await asyncio.sleep(0)
+        time.sleep(0.06)  # so that all of them are late in the same round
+        seen = [0]
+        while len(ended) < 100:
+            await asyncio.sleep(0)
+            seen.append(len(ended))
+        assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= 2 * AT_ONCE
+        await asyncio.gather(*tasks)
+        assert {*ended} == {"408"}
+        assert not readiness.open
+
+    run(test)
+
+
+async def hold(work: Coroutine[Any, Any, None], account: Account) -> None:
+    await Counted(work, account)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from saccade.serving.http.responses import Refusal, send_error
-from saccade.serving.http.turns import rest
+from saccade.serving.http.turns import in_turn, rest
 from saccade.serving.shares import FairShare
 
 Scope = MutableMapping[str, Any]
@@ -71,18 +71,15 @@ class OpenRequest:
         self.task = task
         self.readiness.requests.take(self.client, 1)
         self.readiness.open.add(self)
+        self._begin_timer()
         try:
-            async with asyncio.timeout(self.timeout) as self.timer:
-                await self.app(scope, self.next, self.send)
-        except TimeoutError:
-            if not self.timer.expired():
-                raise
-            self.refusal = self._late()
+            await self.app(scope, self.next, self.send)
         except asyncio.CancelledError:
             if not self.has_left and self.refusal is None:
                 raise
             task.uncancel()
         finally:
+            self.timer.cancel()
             self.readiness.open.discard(self)
             self.readiness.requests.give_back(self.client, 1)
             self.readiness.bodies.give_back(self.client, self.size)
@@ -118,13 +115,22 @@ class OpenRequest:
         self.readiness.bodies.take(self.client, part)
         if not message.get("more_body", False):
             self.is_complete = True
-            self.timer.reschedule(asyncio.get_running_loop().time() + self.timeout)
+            self.timer.cancel()
+            self._begin_timer()
             self.watcher = asyncio.ensure_future(self._watch())
         return message
 
     async def send(self, message: Message) -> None:
         self.has_started = True
         await self._send(message)
+
+    def _begin_timer(self) -> None:
+        """Let it end if it takes too long: in turn, as a client may have hundreds that are late at once."""
+        self.timer = asyncio.get_running_loop().call_later(self.timeout, in_turn, self._end_late)
+
+    def _end_late(self) -> None:
+        if self in self.readiness.open:  # it may have ended before its turn
+            self.end(self._late())
 
     def _late(self) -> Refusal:
         if self.is_complete:

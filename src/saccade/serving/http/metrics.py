@@ -7,6 +7,8 @@ from typing import final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from saccade.serving.processes.workers import Workers
+
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -42,6 +44,11 @@ class Metrics:
         self.batch_seconds = Histogram(
             "saccade_batch_seconds", "Time that a batch computes.", ["model"], buckets=SECONDS, registry=self.registry
         )
+        self.workers = Gauge("saccade_workers", "Processes for slow batches.", registry=self.registry)
+        self.worker_seconds = Counter("saccade_worker_seconds", "Processor time of these.", registry=self.registry)
+        self.workers_lost = Counter(
+            "saccade_workers_lost", "Those that ended before their answer.", registry=self.registry
+        )
         ProcessCollector(registry=self.registry)
         self.characters = Counter("saccade_characters", "Characters read.", ["model"], registry=self.registry)
         self.html = Counter(
@@ -55,6 +62,11 @@ class Metrics:
     def add_queue(self, model: str, length: Callable[[], int]) -> None:
         """Read the length of a queue each time the metrics are read."""
         self.queue.labels(model).set_function(length)
+
+    def add_workers(self, workers: Workers) -> None:
+        """Read what slow work takes in processes of its own."""
+        self.workers.set_function(lambda: workers.num_workers)
+        workers.on_batch, workers.on_lost = self.worker_seconds.inc, self.workers_lost.inc
 
     def text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""

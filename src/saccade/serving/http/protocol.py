@@ -15,7 +15,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from saccade.serving.http.responses import encode_json
+from saccade.serving.http.door import REFUSAL
 from saccade.serving.http.turns import Account, Counted, Turns
 from saccade.serving.processes.connections import ANSWERED, ASKED, WAITS, Held
 from saccade.serving.shares import FairShare
@@ -24,9 +24,6 @@ MAX_HEAD = 1 << 16  # bytes of request line and headers
 MAX_HEAD_SECONDS = 15.0  # from the connection, or from a request's first byte
 MAX_UNREAD = 128 << 20  # bytes of answers that wait to be read
 PROBE_SECONDS = 0.5
-OPENING_SECONDS = 0.001  # of the event loop, for a connection that is opened, refused and closed
-OPENINGS_AT_ONCE = 100  # of an address
-IN_LINE = 4  # one that is to be opened for so many that may be open
 NO_LINGER = struct.pack("ii", 1, 0)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -38,20 +35,8 @@ class Connections:
     def __init__(self, most: int, timeout: float, on_close: Callable[[str], None] = lambda reason: None) -> None:
         self.timeout, self._on_close = timeout, on_close
         self._share = FairShare(most)
-        self._turns, self._most_in_line = Turns(OPENINGS_AT_ONCE * OPENING_SECONDS), most // IN_LINE
         self._waiting: dict[str, dict[Protocol, None]] = {}  # those without a complete request, the oldest first
         self.open: set[Protocol] = set()
-
-    def receive(self, connection: Protocol) -> None:
-        """Open a new connection when it is the turn of its address.
-
-        One that is closed is opened again at once by who attacks, and all that wait would be opened before others.
-        """
-        self._turns.charge(connection.address, OPENING_SECONDS)
-        if self._turns.num_waiting < self._most_in_line:
-            self._turns.take(connection.address, connection.open)
-        else:
-            connection.open()
 
     def add(self, connection: Protocol) -> bool:
         """Take a new connection; if there are too many, close one that waits for its client, or else refuse it."""
@@ -117,8 +102,6 @@ class Protocol(HttpToolsProtocol):
         self._probe_timer: asyncio.TimerHandle | None = None
         self._unread, self._unread_since = 0, 0.0
         self._cycle: RequestResponseCycle | None = None  # that is answered
-        self._is_open = self._has_ended = False
-        self._early = bytearray()  # what came before it was open
         self._is_partial = False  # a request has begun to come
         self.held: Held | None = None  # where another process has a handle of the connection
 
@@ -128,22 +111,11 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._connections.receive(self)
-
-    def open(self) -> None:
-        """Begin to read, when it is the turn of its address."""
-        if self.transport.is_closing():
-            return
-        if not self._connections.add(self):
-            self._refuse()
-            return
-        self._is_open = True
-        self._begin_head()
-        if self._early:
-            self.transport.resume_reading()
-            self.data_received(bytes(self._early))
-        if self._has_ended and not self.eof_received():
-            self.transport.close()
+        if self._connections.add(self):
+            self._begin_head()
+        else:
+            transport.write(REFUSAL)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
@@ -164,10 +136,6 @@ class Protocol(HttpToolsProtocol):
             return
         if self.held is not None and self.is_idle:
             self.held.say(ASKED)
-        if not self._is_open:
-            self._early += data
-            self.transport.pause_reading()
-            return
         since = time.thread_time()
         self._head_size += len(data) if self._is_head else 0
         super().data_received(data)
@@ -180,9 +148,6 @@ class Protocol(HttpToolsProtocol):
 
         A client that has closed looks the same until something is sent to it, so an interim answer is.
         """
-        if not self._is_open:
-            self._has_ended = True
-            return True
         if self.cycle is None or self.cycle.more_body or (self.cycle.response_complete and not self.pipeline):
             return False
         self._end_head()
@@ -195,8 +160,7 @@ class Protocol(HttpToolsProtocol):
     def is_idle(self) -> bool:
         """Whether nothing is asked, and all answers have been sent."""
         is_answered = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
-        has_read = self._is_open or not self._early
-        return is_answered and has_read and not self._is_partial and not self.transport.get_write_buffer_size()
+        return is_answered and not self._is_partial and not self.transport.get_write_buffer_size()
 
     def give_back(self) -> None:
         """Leave an idle connection to the process that has another handle of it, without closing it."""
@@ -245,11 +209,8 @@ class Protocol(HttpToolsProtocol):
 
     def _client_of(self, cycle: RequestResponseCycle | None) -> str:
         """Return the address of whoever asks: behind a proxy that is trusted, the one that it names."""
-        if (
-            cycle is not None
-            and isinstance(self.app, ProxyHeadersMiddleware)
-            and self.address in self.app.trusted_hosts
-        ):
+        if cycle is not None and is_proxy(self.app, self.address):
+            assert isinstance(self.app, ProxyHeadersMiddleware)
             named = [value for name, value in cycle.scope["headers"] if name == b"x-forwarded-for"]
             host, _ = self.app.trusted_hosts.get_trusted_client_address(b", ".join(named).decode("latin-1"))
             return host or self.address
@@ -278,12 +239,6 @@ class Protocol(HttpToolsProtocol):
 
         await app(scope, receive, told)
 
-    def _refuse(self) -> None:
-        body = encode_json({"error": "Slowdown: too many connections"})
-        head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
-        self.transport.write(b"%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(body), body))
-        self.transport.close()
-
     def _probe(self) -> None:
         """Send an interim answer: it fails, at the second time, if the client has closed the connection."""
         if not self.transport.is_closing() and not self.cycle.response_started:
@@ -301,3 +256,8 @@ class Protocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def is_proxy(app: Any, address: str) -> bool:
+    """Tell whether an address is that of a proxy whose word is taken for who asks."""
+    return isinstance(app, ProxyHeadersMiddleware) and address in app.trusted_hosts

@@ -30,11 +30,16 @@ class Turns:
 
     Reading a request, splitting its text and refusing it take the event loop some time, whoever is refused. While other
     addresses ask as well, one that has taken more than its share rests: it begins nothing, and no more of what it sends
-    is read. Else its requests begin at once, and many that come together a few at a time.
+    is read. Else its requests begin at once, and many that come together a few at a time. `is_shared_with` tells
+    whether an address has others beside it that ask for something else than what stands in these lines.
     """
 
-    def __init__(self, seconds_at_once: float = SECONDS_AT_ONCE) -> None:
+    def __init__(
+        self, seconds_at_once: float = SECONDS_AT_ONCE, is_shared_with: Callable[[str], bool] = lambda address: False
+    ) -> None:
         self._lines: dict[str, deque[Begin]] = {}
+        self.num_waiting = 0
+        self._is_shared_with = is_shared_with
         self._time = Allowance(seconds_at_once, SHARE)
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._last, self._shared_until = "", -math.inf
@@ -44,18 +49,17 @@ class Turns:
         """Whether several addresses ask, or did a moment ago."""
         return time.monotonic() < self._shared_until
 
-    @property
-    def num_waiting(self) -> int:
-        return sum(map(len, self._lines.values()))
-
     def charge(self, address: str, seconds: float) -> None:
         """Count what was done for an address, if others ask as well."""
-        if self.is_shared:
+        if self._has_others(address):
             self._time.spend(address, seconds)
 
     def rest_of(self, address: str) -> float:
         """Return how many seconds an address has to rest."""
-        return self._time.seconds_until(address) if self.is_shared else 0.0
+        return self._time.seconds_until(address) if self._has_others(address) else 0.0
+
+    def _has_others(self, address: str) -> bool:
+        return self.is_shared or self._is_shared_with(address)
 
     def lock_of(self, address: str) -> asyncio.Lock:
         """Return what lets an address do one thing beside the event loop at a time."""
@@ -66,6 +70,7 @@ class Turns:
         now = time.monotonic()
         if address != self._last:
             self._shared_until, self._last = (now + SHARED_SECONDS if self._last else now), address
+        self.num_waiting += 1
         if (line := self._lines.get(address)) is not None:
             line.append(begin)
             return
@@ -82,7 +87,8 @@ class Turns:
         if rest := self.rest_of(address):
             loop.call_later(rest, again)
             return
-        for _ in range(1 if self.is_shared else min(AT_ONCE, len(line))):
+        for _ in range(1 if self._has_others(address) else min(AT_ONCE, len(line))):
+            self.num_waiting -= 1
             line.popleft()()
         loop.call_soon(again)
 
@@ -95,6 +101,14 @@ class Account(NamedTuple):
 
 
 _ACCOUNT: ContextVar[Account | None] = ContextVar("account", default=None)
+
+
+def in_turn(begin: Begin) -> None:
+    """Do something for the address of the request at hand when it is its turn."""
+    if (account := _ACCOUNT.get()) is None:
+        begin()
+    else:
+        account.turns.take(account.address, begin)
 
 
 async def rest() -> None:

@@ -295,17 +295,19 @@ def _serve(
     """Serve as one of several; a mistake of the user is told to the process that began this one."""
     os.setsid()  # Ctrl-C in a terminal is for the first process, which passes it on
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
-    try:
-        with map_weights():
-            one = server.prepare(load(), settings)
-    except UserError as mistake:
-        said.send(str(mistake))
-        raise SystemExit(2) from None
-    threading.Thread(target=_end_with, args=(said,), daemon=True).start()
-    one.inbox, one.address = Inbox(channel, states), address
-    one.on_listening = lambda: said.send("")
-    one.run([])
-    server.end_process()
+    with contextlib.ExitStack() as stack:
+        try:
+            with map_weights():
+                runs = load()
+            one = server.prepare(runs, settings, stack.enter_context(server.working(runs)))
+        except UserError as mistake:
+            said.send(str(mistake))
+            raise SystemExit(2) from None
+        threading.Thread(target=_end_with, args=(said,), daemon=True).start()
+        one.inbox, one.address = Inbox(channel, states), address
+        one.on_listening = lambda: said.send("")
+        one.run([])
+        server.end_process()
 
 
 def _end_with(said: Connection) -> None:
