@@ -12,16 +12,20 @@ import torch
 from compile_here import resources  # type: ignore[import-not-found]
 
 from saccade.attention.kernels.additive import step_triton as additive
+from saccade.layers.recurrent.kernels import heads
 from saccade.ops.kernels import gru, maxout
 
 WIDE = ("state", "wide", "grad_wide", "grad_state", "score", "log_sum")
 NUMBERS = {"length": "*i64", "num_keys": "i32", "num_steps": "i32", "num_pairs": "i32", **dict.fromkeys(WIDE, "*fp32")}
 
 
+HEADS = (heads._forward_kernel, heads._backward_kernel)
+
+
 def main() -> None:
     """One line a configuration that keeps registers in memory; nothing if all is well."""
     for kernel, constants in configurations():
-        for kind in ("bf16", "fp32"):
+        for kind in ("bf16", "fp32") if kernel not in HEADS else ("fp32",):
             used = usage(kernel, dict(constants), kind)
             if "STACK:0 " not in used:
                 print(kernel.fn.__name__, constants, kind, used)  # noqa: T201
@@ -41,6 +45,9 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any]]]:
             yield gru._forward_kernel, constants | known
         for absent in ({}, {"grad_wide": None}, {"grad_narrow": None, "known": None}):
             yield gru._backward_kernel, constants | absent
+    for kernel in HEADS:
+        for places, cells in ((128, 20), (7, 5)):
+            yield kernel, heads.constants(torch.empty(1, places, cells, device="meta"))
     for kernel in (maxout._forward_kernel, maxout._backward_kernel):
         yield kernel, {"BLOCK": maxout.BLOCK, "num_warps": maxout.WARPS}
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from saccade.attention import NORMALIZERS, SCORES, attend
 from saccade.attention.addressing import Addressing, Moves
+from saccade.layers.recurrent.fused_heads import can_fuse, memory_step
 from saccade.layers.recurrent.layers import Recurrent
 
 EMPTY = 1e-6  # in every cell before a sequence: all places are alike, and none is a zero vector, which has no direction
@@ -57,6 +58,19 @@ class MemoryHeads(nn.Module):
 
     def forward(self, state_BD: Tensor, memory: MachineMemory, return_weights: bool = False) -> Any:
         """Return what was read, [B, R K], and the memory afterwards; between them the weights, [B, H, 1, S]."""
+        if can_fuse(memory.cell_BSK, (self.num_reading, self.num_writing), self.score, self.normalizer):
+            read_BD, after = self._step_fused(state_BD, memory)
+        else:
+            read_BD, after = self._step(state_BD, memory)
+        return (read_BD, after.weight_BHS.unsqueeze(2), after) if return_weights else (read_BD, after)
+
+    def _step_fused(self, state_BD: Tensor, memory: MachineMemory) -> tuple[Tensor, MachineMemory]:
+        where_BHW = self.where(state_BD).unflatten(-1, (2, -1))
+        beta = self.score.get_parameter("beta")
+        read_BD, *after = memory_step(where_BHW, self.what(state_BD), memory.cell_BSK, memory.weight_BHS, beta)
+        return read_BD, MachineMemory(*after)
+
+    def _step(self, state_BD: Tensor, memory: MachineMemory) -> tuple[Tensor, MachineMemory]:
         key_BHK, moves = self._decide(state_BD)
         read_BHK, weight_BHS = attend(
             key_BHK,
@@ -69,8 +83,7 @@ class MemoryHeads(nn.Module):
         erase_BWK, add_BWK = self.what(state_BD).unflatten(-1, (self.num_writing, -1)).chunk(2, -1)
         weight_BWS = weight_BHS[:, self.num_reading :]
         after = MachineMemory(write(memory.cell_BSK, weight_BWS, erase_BWK.sigmoid(), add_BWK.tanh()), weight_BHS)
-        read_BD = read_BHK[:, : self.num_reading].flatten(1)
-        return (read_BD, weight_BHS.unsqueeze(2), after) if return_weights else (read_BD, after)
+        return read_BHK[:, : self.num_reading].flatten(1), after
 
     def value_norms(self, state_BD: Tensor, memory: MachineMemory, **_: Any) -> Tensor:
         """Return the lengths of what is in the places, [B, 1, S]."""
