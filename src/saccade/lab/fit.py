@@ -24,16 +24,18 @@ def fit(
     rate: float,
     most_norm: float = math.inf,
     falls: bool = False,
+    warmup_steps: int = 0,
 ) -> list[float]:
     """Take steps of Adam on losses of new batches, and return these losses.
 
-    Longer gradients are cut to `most_norm`; a rate that `falls` goes down to 0 along a line.
+    Longer gradients are cut to `most_norm`; a rate that `falls` goes down to 0 along a line. In `warmup_steps` it
+    first rises along one.
     """
     weights = list(parameters)
     optimizer, losses = torch.optim.Adam(weights, lr=rate), list[float]()
     for step in range(num_steps):
-        if falls:
-            optimizer.param_groups[0]["lr"] = rate * (1 - step / num_steps)
+        fallen = 1 - step / num_steps if falls else 1.0
+        optimizer.param_groups[0]["lr"] = rate * fallen * min(1.0, (step + 1) / max(1, warmup_steps))
         loss = draw_loss()
         optimizer.zero_grad()
         loss.backward()
