@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +16,8 @@ from typer.testing import CliRunner
 
 from saccade.cli import app
 from saccade.errors import UserError
+from saccade.lab.compare import result, statistics, variants, worker
 from saccade.lab.compare import run as comparisons
-from saccade.lab.compare import statistics, variants, worker
 from saccade.lab.compare.statistics import Sample
 from saccade.lab.compare.variants import Outline, Variant
 from saccade.tasks.tally import COMBINE, bleu
@@ -194,6 +195,19 @@ def test_a_comparison_is_tuned_scored_and_goes_on(tmp_path: Path, here: list[wor
     assert len(here) == 1
     with pytest.raises(UserError, match="holds a comparison with other factors; give another folder"):
         comparisons.run(options(path, factors=[1.0]), out, QUIET)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_table_cuts_no_name(width: int) -> None:
+    row = ["880,937", "0.002", "12", "77.31", "76.20 to 78.35", "-0.53", "-1.12 to +0.21", "0.123"]
+    names = [f"pooling_score={score}, pooling_normalizer=entmax15" for score in ("additive", "reduced_rank")]
+    console = Console(width=width, record=True, file=io.StringIO())
+    head = [heading.format(metric="accuracy") for heading in result.HEADINGS]
+    result.show(head, [[name, *row] for name in names], console)
+    shown = console.export_text()
+    assert all(name in shown for name in names)
+    assert shown.count("880,937") == shown.count("-1.12 to +0.21") == 2
+    assert all(value in shown.splitlines()[-1] for value in row[3:])
 
 
 def test_what_is_wrong_is_told_before_anything_is_trained(tmp_path: Path, here: list[worker.Errand]) -> None:

@@ -174,8 +174,8 @@ GLIMPSES_CLAIM = Experiment(
     setup=f"Operations and processor time for one pass through {GLIMPSES} glimpses ({SCALES} scales of {PATCH} x "
     f"{PATCH}) and through two layers of convolutions, on square pictures of side {SIDES[0]} to {SIDES[-1]} (--full: "
     f"{FULL_SIDES[-1]}); exponents of the number of pixels. Then {TRAIN:,} painted digits, each somewhere on {CANVAS} "
-    f"x {CANVAS} pixels, are learned with {NUMBERS[0]} to {NUMBERS[-1]} glimpses, {STEPS} steps (--full: {FULL_STEPS}); "
-    f"{TESTED:,} others test it. The first glimpse is in the middle.",
+    f"x {CANVAS} pixels, are learned with {NUMBERS[0]} to {NUMBERS[-1]} glimpses, {STEPS} steps (--full: "
+    f"{FULL_STEPS}); {TESTED:,} others test it. The first glimpse is in the middle.",
     prediction="Operations of glimpses grow with exponent 0, of convolutions with exponent 1; time with less than 0.1 "
     "and at least 0.8. One glimpse makes at least 20% errors, two make at most half as many, four at most a fifth.",
     checks=(

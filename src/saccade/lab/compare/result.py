@@ -18,6 +18,8 @@ from saccade.inspection.draw.panels import COLOURS
 from saccade.lab.compare.statistics import Estimate, Sample, correct, draw_again, interval, permute
 
 HEADINGS = ("variant", "parameters", "rate", "minutes", "{metric}", "95%", "better by", "95%", "p")
+COSTS = 4  # of these: the name, and what it costs
+WIDEST = 1000  # columns that a table may want
 Scored = Mapping[str, Sequence[Mapping[str, Any]]]  # what the worker wrote of each seed, by variant
 
 
@@ -33,16 +35,32 @@ def write(out: Path, facts: Mapping[str, Any], scored: Scored, console: Console)
         draft.write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), "utf-8")
     for ending in ("png", "svg"):
         draw(out / f"compare.{ending}", found)
+    show(head, rows, console)
+    for line in describe(found):
+        console.print(line, highlight=False, style="dim")
+    console.print(f"{out}: compare.json, compare.md, compare.png, compare.svg", highlight=False, soft_wrap=True)
+    return found
+
+
+def show(head: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print the table; where it is wider than the terminal, names stand above it, with what they cost, by numbers."""
+    table = _make_table(head, rows)
+    if console.measure(table, options=console.options.update(width=WIDEST)).maximum > console.width:
+        for number, (name, *cost) in enumerate((row[:COSTS] for row in rows), 1):
+            said = ", ".join(f"{value} {what}" for what, value in zip(head[1:COSTS], cost, strict=True))
+            console.print(f"{number}  {name} [dim]({said})[/dim]", highlight=False)
+        numbered = ([str(number), *row[COSTS:]] for number, row in enumerate(rows, 1))
+        table = _make_table(["", *head[COSTS:]], list(numbered))
+    console.print(table)
+
+
+def _make_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(header_style="bold", box=None, pad_edge=False)
     for number, heading in enumerate(head):
         table.add_column(heading, justify="right" if number else "left", no_wrap=bool(number))
     for row in rows:
         table.add_row(*row)
-    console.print(table)
-    for line in describe(found):
-        console.print(line, highlight=False, style="dim")
-    console.print(f"{out}: compare.json, compare.md, compare.png, compare.svg", highlight=False, soft_wrap=True)
-    return found
+    return table
 
 
 def judge(scored: Scored, rates: Mapping[str, float]) -> dict[str, Any]:
