@@ -21,7 +21,9 @@ from saccade.lab import run as experiments
 from saccade.lab.claims import (
     bottleneck,
     cost,
+    explanation,
     forgetting,
+    glimpses,
     gradients,
     hard,
     local,
@@ -31,6 +33,7 @@ from saccade.lab.claims import (
     stragglers,
     width,
 )
+from saccade.lab.claims.phrases import alignment, heads, pairs, smoothing, translator
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, slope
 from saccade.lab.table import EXPERIMENTS, UNRECORDED
 
@@ -178,22 +181,67 @@ def test_a_failure_costs_what_was_done() -> None:
     assert np.mean(hours) == pytest.approx((np.exp(2.0) - 1) * (0.5 + stragglers.RESTART), rel=0.05)
 
 
-@pytest.mark.parametrize("name", UNRECORDED)
+SMALL: dict[Any, dict[str, Any]] = {  # sizes at which an experiment takes no time, and what it finds says nothing
+    bottleneck: {"STEPS": 2, "TESTED": 4},
+    forgetting: {"STEPS": 2, "TESTED": 4},
+    hard: {"STEPS": 30, "DRAWS": 3},
+    local: {"STEPS": 2},
+    order: {"STEPS": 2, "TESTED": 4},
+    penalty: {"STEPS": 2, "TESTED": 4},
+    scale: {"AVERAGED": 2},
+    width: {"STEPS": 2, "LEARNING_WIDTHS": (16, 1024)},
+    heads: {"STEPS": 2, "TRAIN": 200, "TESTED": 4},
+    alignment: {"STEPS": 2, "TRAIN": 200, "TESTED": 4},
+    explanation: {"STEPS": 2, "TRAIN": 64, "TESTED": 2},
+    smoothing: {"STEPS": 2, "SHORT_STEPS": 2, "WINDOW": 1, "TRAIN": 200, "TESTED": 2},
+    glimpses: {"STEPS": 2, "TRAIN": 16, "TESTED": 4, "SIDES": (40, 80), "REPEATS": 1},
+}
+
+
+@pytest.mark.parametrize("name", [module.__name__.rpartition(".")[2] for module in SMALL if module is not scale])
 def test_an_experiment_measures_what_it_checks_and_draws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes are tiny here: what is found says nothing."""
-    for module in (bottleneck, forgetting, hard, local, order, penalty, scale, width):
-        monkeypatch.setattr(module, "STEPS", 30 if module is hard else 2)
-        if hasattr(module, "TESTED"):
-            monkeypatch.setattr(module, "TESTED", 4)
-    monkeypatch.setattr(hard, "DRAWS", 3)
-    monkeypatch.setattr(scale, "AVERAGED", 2)
-    monkeypatch.setattr(width, "LEARNING_WIDTHS", (16, 1024))
+    for module, sizes in SMALL.items():
+        for size, value in sizes.items():
+            monkeypatch.setattr(module, size, value)
     one = EXPERIMENTS[name]
     measured = one.measure(1, False)
     assert set(measured.panels) == set(one.panels)
     assert {check.number for check in one.checks} <= set(measured.numbers)
     assert one.judge([measured])[0] in ("holds", "holds in part", "not found here")
     assert all(math.isfinite(value) for value in measured.numbers.values())
+
+
+def test_words_that_always_meet_are_linked() -> None:
+    found = [(np.array([5, 6]), np.array([8, 9])), (np.array([7, 5]), np.array([9, 10]))] * 5
+    assert pairs.find_dictionary(found) == {5: 9, 6: 8, 7: 10}
+    phrases = pairs.Phrases([], [], 0, 0, {5: 9, 6: 8})
+    assert phrases.link(np.array([5, 6, 7]), np.array([8, 3, 9])) == {(0, 2), (1, 0)}
+    assert phrases.link(np.array([5, 5]), np.array([9])) == set()  # which of the two is not known
+    assert pairs.split("L'homme, est-il là ?") == ["l'", "homme", ",", "est", "-", "il", "là", "?"]
+
+
+def test_a_pruned_head_gives_nothing_and_comes_back() -> None:
+    torch.manual_seed(1)
+    phrases = pairs.make(50, 3, 1)
+    network = translator.make_transformer(phrases).eval()
+    (first, *_) = listed = heads.list_heads(network, "cross")
+    assert len(listed) == translator.LAYERS * translator.HEADS
+    x_BTD, memory_BSD = torch.randn(1, 3, translator.WIDTH), torch.randn(1, 4, translator.WIDTH)
+    with torch.no_grad():
+        whole = first.attention(x_BTD, memory_BSD)
+        with heads.without(listed[: translator.HEADS]):
+            assert torch.equal(first.attention(x_BTD, memory_BSD)[0, 0], first.attention.output.bias)
+        with heads.without([first]):
+            assert not torch.allclose(first.attention(x_BTD, memory_BSD), whole, atol=1e-3)
+        assert torch.equal(first.attention(x_BTD, memory_BSD), whole)
+
+
+def test_looking_costs_what_is_looked_at() -> None:
+    reader = glimpses.Glimpser()
+    assert glimpses.count_operations(reader, 40) == glimpses.count_operations(reader, 160)
+    convolutions = glimpses.make_convolutions()
+    pixels = 2 * 9 * glimpses.CHANNELS * (1 + glimpses.CHANNELS)  # multiplications and additions of each
+    assert glimpses.count_operations(convolutions, 40) == pixels * 1600 + 2 * glimpses.CHANNELS * 10
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in UNRECORDED])
