@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saccade.data.pictures.canvases import Canvases
 from saccade.datasets.made.digits import paint_digits
 from saccade.lab.claims.cost import exponent
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Lines, Measured, Panel, Points
 from saccade.lab.fit import fit
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks.glimpse.loss import HybridLoss, PictureBatch
@@ -46,7 +46,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "four over one": errors[-1][1] / errors[0][1],
         "two over one": errors[1][1] / errors[0][1],
     }
-    panels = {"operations": operations, "seconds": seconds, "errors": {f"canvas of {CANVAS}": errors}}
+    panels: dict[str, Lines] = {"operations": operations, "seconds": seconds, "errors": {f"canvas of {CANVAS}": errors}}
     return Measured(panels, numbers)
 
 
@@ -58,7 +58,7 @@ class Glimpser(nn.Module):
         self.network = make_network(GLIMPSES)
 
     def forward(self, image_BCYX: Tensor) -> Tensor:
-        return self.network(image_BCYX, torch.zeros(GLIMPSES, 1, 1, 2)).logits_TNV[-1]  # type: ignore[no-any-return]
+        return self.network(image_BCYX, torch.zeros(GLIMPSES, 1, 1, 2)).logits_TNV[-1]
 
 
 def make_network(num_glimpses: int) -> GlimpseNetwork:

@@ -86,13 +86,14 @@ def find_dictionary(pairs: Sequence[tuple[Ids, Ids]]) -> dict[int, int]:
         for count, side in zip(alone, sides, strict=True):
             count.update(side)
         both.update((one, other) for one in sides[0] for other in sides[1])
-    dice = {(one, other): 2 * n / (alone[0][one] + alone[1][other]) for (one, other), n in both.items()}
-    best = [dict[int, tuple[float, int]](), dict[int, tuple[float, int]]()]
-    for pair_of, value in dice.items():
-        for side in (0, 1):
-            best[side][pair_of[side]] = max(best[side].get(pair_of[side], (0.0, -1)), (value, pair_of[1 - side]))
+    best: dict[int, tuple[float, int]] = {}
+    best_back: dict[int, tuple[float, int]] = {}
+    for (one, other), n in both.items():
+        dice = 2 * n / (alone[0][one] + alone[1][other])
+        best[one] = max(best.get(one, (0.0, 0)), (dice, other))
+        best_back[other] = max(best_back.get(other, (0.0, 0)), (dice, one))
     return {
         one: other
-        for one, (value, other) in best[0].items()
-        if value >= LEAST_DICE and both[one, other] >= LEAST_TOGETHER and best[1][other][1] == one
+        for one, (dice, other) in best.items()
+        if dice >= LEAST_DICE and both[one, other] >= LEAST_TOGETHER and best_back[other][1] == one
     }
