@@ -15,7 +15,7 @@ from torch import nn
 from saccade.__main__ import choose_waiting
 from saccade.ops.precision import outputs_in
 from saccade.training import losses, precision
-from saccade.training.determinism import repeat_exactly, use_threads, usual_threads
+from saccade.training.determinism import count_cores, repeat_exactly, use_threads, usual_threads
 from saccade.training.options import TrainingOptions
 from saccade.training.rate import Rate
 
@@ -77,6 +77,12 @@ def test_a_core_is_left_to_others(
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
     monkeypatch.setattr(os, "environ", given)
     assert usual_threads() == usual
+
+
+def test_a_system_that_does_not_say_a_process_cores_has_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS and Windows
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert count_cores() == 3
 
 
 def test_threads_are_set_and_given_back() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from saccade.cli.flags import Device, Engine, Quantization, ShortlistFile, set_t
 from saccade.errors import UserError, describe_missing
 from saccade.export.choice import EngineChoice
 from saccade.serving.settings import Settings
+from saccade.training.determinism import count_cores
 
 if TYPE_CHECKING:
     from saccade.serving.models import ServedRun
@@ -107,7 +107,7 @@ def serve(
         cors=read_origins(cors or ()),
         hosts=read_names(allow_host or ()),
         keys=() if api_keys is None else read_keys(api_keys),
-        threads=threads or max(1, len(os.sched_getaffinity(0)) // 2 // len(runs) // processes),  # the rest is for HTTP
+        threads=threads or max(1, count_cores() // 2 // len(runs) // processes),  # the rest is for HTTP
         suggestions=suggestions,
         quiet=quiet,
     )

@@ -31,6 +31,11 @@ def repeat_exactly(device: torch.device) -> Iterator[None]:
         deterministic.fill_uninitialized_memory = before[1]
 
 
+def count_cores() -> int:
+    """Return how many cores this process may use; where the system doesn't say it of a process, all there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def usual_threads() -> int:
     """Return how many threads compute where nobody says: torch's number, but of all cores one is left to others.
 
@@ -38,7 +43,7 @@ def usual_threads() -> int:
     on two cores are slower than one. It doesn't depend on what runs now, since sums depend on the number of threads.
     """
     number = torch.get_num_threads()
-    takes_all = number == len(os.sched_getaffinity(0)) > 1 and "OMP_NUM_THREADS" not in os.environ
+    takes_all = number == count_cores() > 1 and "OMP_NUM_THREADS" not in os.environ
     return number - takes_all
 
 
