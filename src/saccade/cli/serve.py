@@ -13,7 +13,6 @@ from saccade.cli.flags import Device, Engine, Quantization, ShortlistFile, set_t
 from saccade.errors import UserError, describe_missing
 from saccade.export.choice import EngineChoice
 from saccade.serving.settings import Settings
-from saccade.training.determinism import count_cores
 
 if TYPE_CHECKING:
     from saccade.serving.models import ServedRun
@@ -89,6 +88,7 @@ def serve(
         from saccade.serving.http.security import read_keys
         from saccade.serving.models import load_runs
         from saccade.serving.processes import team
+        from saccade.training.determinism import count_cores
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("serving", error, "serve")) from None
     settings = Settings(
