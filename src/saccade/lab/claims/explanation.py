@@ -62,7 +62,7 @@ def measure(seed: int, is_full: bool) -> Measured:
             f"{task}, GRU, same": mixed.same,
             f"{task}, same gained": mixed.same - alone.same,
         }
-    numbers["right"] = min(one.right for one in found.values())
+    numbers["right"] = min(found[task, "GRU"].right for task in TASKS)
     taus = {task: [(number, found[task, model].tau) for number, model in enumerate(MODELS)] for task in TASKS}
     same = {task: [(number, found[task, model].same) for number, model in enumerate(MODELS)] for task in TASKS}
     return Measured({"tau": taus, "same": same}, numbers)
@@ -155,7 +155,7 @@ EXPLANATION = Experiment(
     "little, as all other words do nothing, and words alone lose their answer when weights are permuted: the GRU "
     "keeps its answer at least 0.2 more often.",
     checks=(
-        Check("right", "all models have learned their task: right answers of the worst", least=0.6),
+        Check("right", "the GRUs have learned their tasks: right answers of the worse", least=0.8),
         Check("reviews, GRU, tau", "reviews: over a GRU attention agrees weakly with erasing, tau", most=0.5),
         Check("reviews, tau lost", "reviews: over words alone tau is larger, by", least=0.05),
         Check("reviews, GRU, same", "reviews: over a GRU permuted weights give the same answer, share", least=0.6),

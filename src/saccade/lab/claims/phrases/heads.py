@@ -17,7 +17,7 @@ from saccade.lab.claims.phrases.pairs import Phrases
 from saccade.lab.claims.phrases.translator import HEADS, LAYERS, TESTED, TRAIN
 from saccade.lab.experiment import Check, Experiment, Measured, Panel
 
-STEPS, FULL_STEPS = 700, 7000
+STEPS, FULL_STEPS = 1500, 15_000
 KINDS = {"encoder": "encoder", "decoder": "decoder", "cross": "on the source"}
 LOSS = 0.005  # share of right words that may be lost
 

@@ -18,7 +18,7 @@ from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
 
 STEPS, FULL_STEPS = 700, 7000
 SMOOTHING = 0.1
-SHORT_STEPS, FULL_SHORT_STEPS, DEEP, WARMUP_STEPS, WINDOW = 240, 2400, 4, 80, 20
+SHORT_STEPS, FULL_SHORT_STEPS, DEEP, WARMUP_STEPS, WINDOW = 200, 2000, 4, 80, 20
 LONGEST = 24  # words of an output
 NORMS = {"pre": "before", "post": "behind"}
 
