@@ -16,9 +16,9 @@ from saccade.lab.claims.phrases.pairs import Ids, Phrases
 from saccade.lab.claims.phrases.translator import LAYERS, TESTED, TRAIN
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
 
-STEPS, FULL_STEPS = 700, 7000
+STEPS, FULL_STEPS = 600, 6000
 SMOOTHING = 0.1
-SHORT_STEPS, FULL_SHORT_STEPS, DEEP, WARMUP_STEPS, WINDOW = 200, 2000, 4, 80, 20
+SHORT_STEPS, FULL_SHORT_STEPS, DEEP, WARMUP_STEPS, WINDOW = 160, 1600, 4, 80, 20
 LONGEST = 24  # words of an output
 NORMS = {"pre": "before", "post": "behind"}
 
