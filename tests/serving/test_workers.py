@@ -157,6 +157,30 @@ def test_quick_batches_are_computed_here_while_a_worker_computes_a_slow_one(work
     run(test, workers)
 
 
+def test_nothing_is_computed_here_while_slow_work_waits_for_its_client_s_first(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = list[None](), Batcher._next
+    monkeypatch.setattr(Batcher, "_next", lambda *given: looks.append(None) or look(*given))
+
+    async def test(batcher: Batcher) -> None:
+        file = str(tmp_path / "file")
+        tasks = [asyncio.create_task(batcher.submit(WAIT, [file], client="slow", costs=[SLOW])) for _ in range(3)]
+        tasks += [asyncio.create_task(batcher.submit(FAIL, ["no"], client="slow", costs=[SLOW]))]  # of another kind
+        while not workers.num_workers:
+            await asyncio.sleep(0.001)
+        await batcher.submit(DOUBLE, [1], client="quick", costs=[QUICK])
+        looks.clear()
+        await asyncio.sleep(0.2)
+        assert len(looks) < 10  # what can't begin is not looked at again and again
+        Path(file).touch()
+        assert all(len(found) == 1 for found in await asyncio.gather(*tasks[:3]))
+        with pytest.raises(UserError):
+            await tasks[3]
+
+    run(test, workers)
+
+
 def test_who_leaves_takes_the_worker_along_and_a_lost_one_fails_its_own_batch(workers: Workers, tmp_path: Path) -> None:
     async def test(batcher: Batcher) -> None:
         slow = asyncio.create_task(batcher.submit(WAIT, [f"{tmp_path}/none"], client="slow", costs=[SLOW]))

@@ -292,8 +292,7 @@ class Batcher:
             key=lambda batch: batch.used - (SLICE if batch is holder else 0),
             default=None,
         )
-        num_slow = sum(batch.is_slow for batch in self._running)
-        may_begin = num_slow < MAX_SLOW and self._is_due(self._slow) and self._slow.has_any(self._slow_clients())
+        may_begin = self._is_due(self._slow) and self._has_slow_room()
         if may_begin and (holder is None or holder.used > SLICE):
             slow = self._slow
         if self._is_due(self._quick) and (slow is None or self._credit <= 0):
@@ -307,8 +306,14 @@ class Batcher:
 
     def _seconds_until_due(self) -> float | None:
         """Return how long to wait for the next batch to be due; None: until something comes (locked)."""
-        waiting = [queue.since + self.wait for queue in (self._quick, self._slow) if queue.num_items]
+        waiting = [self._quick.since + self.wait] if self._quick.num_items else []
+        waiting += [self._slow.since + self.wait] if self._slow.num_items and self._has_slow_room() else []
         return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+
+    def _has_slow_room(self) -> bool:
+        """Tell whether a slow batch may begin: there are not too many, and a client waits that has none (locked)."""
+        num_slow = sum(batch.is_slow for batch in self._running)
+        return num_slow < MAX_SLOW and self._slow.has_any(self._slow_clients())
 
     def _slow_clients(self) -> set[str]:
         """Return the clients that have a slow batch: each may have one (locked)."""
