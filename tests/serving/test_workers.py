@@ -160,8 +160,13 @@ def test_quick_batches_are_computed_here_while_a_worker_computes_a_slow_one(work
 def test_nothing_is_computed_here_while_slow_work_waits_for_its_client_s_first(
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, look = list[None](), Batcher._next
-    monkeypatch.setattr(Batcher, "_next", lambda *given: looks.append(None) or look(*given))
+    looks, look = list[Batcher](), Batcher._next
+
+    def note(batcher: Batcher, *given: Any, **named: Any) -> Any:
+        looks.append(batcher)
+        return look(batcher, *given, **named)
+
+    monkeypatch.setattr(Batcher, "_next", note)
 
     async def test(batcher: Batcher) -> None:
         file = str(tmp_path / "file")

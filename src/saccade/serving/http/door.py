@@ -31,7 +31,8 @@ class Door:
     """The connections that are to be opened: a line for each address, which rests as `Turns` says.
 
     Who is closed because it has too many connections, or is late, opens them again at once. So those of an address wait
-    here, as sockets that nobody has looked at, and one that finds its line full is refused with a few bytes.
+    here, as sockets that nobody has looked at. While others ask, one that finds its line full is refused with a few
+    bytes.
     """
 
     def __init__(self, turns: Turns, most_in_line: int, on_close: Callable[[str], None] = lambda reason: None) -> None:
@@ -66,6 +67,9 @@ class Door:
             address = ""
         self._turns.charge(address, OPENING_SECONDS)
         if not self._in_line.allows(address, 1):
+            if not self._turns.has_others(address):
+                begin()
+                return
             self._refuse(connection)
             refused()
             return

@@ -51,14 +51,15 @@ class Turns:
 
     def charge(self, address: str, seconds: float) -> None:
         """Count what was done for an address, if others ask as well."""
-        if self._has_others(address):
+        if self.has_others(address):
             self._time.spend(address, seconds)
 
     def rest_of(self, address: str) -> float:
         """Return how many seconds an address has to rest."""
-        return self._time.seconds_until(address) if self._has_others(address) else 0.0
+        return self._time.seconds_until(address) if self.has_others(address) else 0.0
 
-    def _has_others(self, address: str) -> bool:
+    def has_others(self, address: str) -> bool:
+        """Tell whether others ask beside an address."""
         return self.is_shared or self._is_shared_with(address)
 
     def lock_of(self, address: str) -> asyncio.Lock:
@@ -87,7 +88,7 @@ class Turns:
         if rest := self.rest_of(address):
             loop.call_later(rest, again)
             return
-        for _ in range(1 if self._has_others(address) else min(AT_ONCE, len(line))):
+        for _ in range(1 if self.has_others(address) else min(AT_ONCE, len(line))):
             self.num_waiting -= 1
             line.popleft()()
         loop.call_soon(again)
