@@ -204,20 +204,19 @@ def test_batches_are_a_function_of_seed_and_epoch() -> None:
         assert other[0] != sizes
 
 
-def test_sizes_grow_to_the_largest() -> None:
-    lengths = Choice.of((2, 20), 5)
-    assert lengths.number_N.tolist() == [2, 4, 6, 11, 20]
-    plan = DrawnBatches(Encoder(3, (1, 4)), lengths, Choice.of((1, 4)), 4, 1, growing=1000)
+def test_repeats_grow_to_the_most() -> None:
+    plan = DrawnBatches(Encoder(3, (1, 4)), Choice.of((2, 3)), Choice.of((1, 4)), 4, 1, growing=900)
     sizes = [row.size for number in range(3) for row in plan.epoch(number)]
-    assert max(size.length for size in sizes[:100]) == 2
-    assert {size.length for size in sizes[220:300]} == {2, 4, 6}
-    assert {size.repeats for size in sizes[400:600]} == {1, 2}
-    assert max(size.length for size in sizes[:999]) < 20
-    assert {size.length for size in sizes[1000:]} == {2, 4, 6, 11, 20}
-    assert {size.repeats for size in sizes[1000:]} == {1, 2, 3, 4}
+    seen = [{size.repeats for size in sizes[first : first + 100]} for first in (0, 350, 650, 950)]
+    assert seen == [{1}, {1, 2}, {1, 2, 3}, {1, 2, 3, 4}]
+    assert {size.length for size in sizes[:100]} == {2, 3}
+    assert 4 not in {size.repeats for size in sizes[:899]}
 
 
 def test_few_lengths_may_be_trained() -> None:
+    lengths = Choice.of((2, 20), 5)
+    assert lengths.number_N.tolist() == [2, 4, 6, 11, 20]
+    assert set(lengths.draw(np.arange(0, 1, 0.01)).tolist()) == {2, 4, 6, 11, 20}
     assert Choice.of((1, 4), 9).number_N.tolist() == [1, 2, 3, 4]
     assert Choice.of((3, 3), 2).number_N.tolist() == [3]
 

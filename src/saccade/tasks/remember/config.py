@@ -138,8 +138,8 @@ class RememberTraining(base.TrainingSection):
     max_steps: OrAuto[Positive] = 5000
     growing: Share = Field(
         default=0.0,
-        description="The share of the training in which lengths and repeats grow from the fewest to the most: what is "
-        "learned on short sequences, quickly, need not be learned on long ones.",
+        description="The share of the training in which the repeats grow from the fewest to the most: who can copy "
+        "once learns the more easily to go back and copy again.",
     )
     precision: Literal["float32"] = Field(default="float32", description="Heads that are to stay sharp need it.")
     clip_norm: Annotated[float, Field(gt=0)] = 10.0

@@ -145,10 +145,7 @@ class BatchDraw(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Numbers to draw from, fewest first: all from the fewest to the most, or some, each further apart than the last.
-
-    While it grows, a draw leaves out those above a limit that rises from the fewest to the most.
-    """
+    """Numbers to draw from: all from the fewest to the most, or some of them, each further apart than the last."""
 
     number_N: NDArray[np.int64]
 
@@ -159,8 +156,8 @@ class Choice(NamedTuple):
             return cls(np.arange(fewest, most + 1))
         return cls(np.unique(np.rint(np.geomspace(fewest, most, count)).astype(np.int64)))
 
-    def draw(self, share_B: NDArray[np.float64], grown_B: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Turn shares from 0 to 1 into numbers; `grown` says how far the limit has come, from 0 to 1."""
+    def draw(self, share_B: NDArray[np.float64], grown_B: NDArray[np.float64] | float = 1.0) -> NDArray[np.int64]:
+        """Turn shares from 0 to 1 into numbers below a limit, which has `grown` from the fewest (0) to the most (1)."""
         limit_B = self.number_N[0] + grown_B * (self.number_N[-1] - self.number_N[0])
         allowed_B = np.searchsorted(self.number_N, limit_B + 1e-9, side="right")
         return self.number_N[(share_B * allowed_B).astype(np.int64)]
@@ -171,7 +168,7 @@ class Choice(NamedTuple):
 class DrawnBatches:
     """Batches of sequences of one size each, which is drawn at random; seed and epoch decide everything.
 
-    Sizes grow for so many batches from the smallest to the largest; then all are drawn alike.
+    Repeats grow for so many batches from the fewest to the most; then all are drawn alike.
     """
 
     encoder: Encoder
@@ -184,7 +181,8 @@ class DrawnBatches:
     def epoch(self, number: int) -> list[BatchDraw]:
         random, first = np.random.default_rng([self.seed, number]), number * BATCHES
         grown_B = np.minimum(1.0, np.arange(first + 1, first + BATCHES + 1) / max(1, self.growing))
-        length_B, repeat_B = (kind.draw(random.random(BATCHES), grown_B) for kind in (self.lengths, self.repeats))
+        length_B = self.lengths.draw(random.random(BATCHES))
+        repeat_B = self.repeats.draw(random.random(BATCHES), grown_B)
         sizes = zip(length_B.tolist(), repeat_B.tolist(), strict=True)
         return [BatchDraw(Size(*size), (self.seed, number, place)) for place, size in enumerate(sizes)]
 
