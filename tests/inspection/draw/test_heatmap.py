@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from saccade.inspection.draw import heatmap
+from saccade.inspection.draw.figure import open_picture
 
 
 def shown(queries: list[str], keys: list[str], width: int, *, encoding: str = "utf-8", **given: Any) -> list[str]:
@@ -119,6 +123,28 @@ def test_pictures_spell_words_as_they_are(tmp_path: Path) -> None:
     heatmap.to_file(torch.eye(2), tmp_path / "a.svg", queries=["$x$", "b"], keys=["東京", "<i>"], title="$5 and $6")
     svg = (tmp_path / "a.svg").read_text("utf-8")
     assert all(word in svg for word in ("$x$", "東京", "&lt;i&gt;", "$5 and $6"))
+
+
+def test_whole_sentences_leave_the_cells_their_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a picture of hops: the names of rows don't overlap, however long those of columns are."""
+    figures = []
+
+    @contextmanager
+    def kept(*given: Any) -> Iterator[Any]:
+        with open_picture(*given) as figure:
+            yield figure
+        figures.append(figure)
+
+    monkeypatch.setattr(heatmap, "open_picture", kept)
+    hops, story = ["hop 1", "hop 2", "hop 3"], ["Mary went back to the garden.", "John took the football there."]
+    for queries, keys in ((hops, story), (story, hops)):
+        heatmap.to_file(torch.rand(len(queries), len(keys)), tmp_path / "a.png", queries=queries, keys=keys)
+        figure = figures.pop()
+        cells = figure.axes[0].get_window_extent()
+        names = [name.get_window_extent() for name in figure.axes[0].get_yticklabels()]
+        assert all(not one.overlaps(other) for one, other in itertools.pairwise(names))
+        assert cells.height > 0.2 * len(queries) * figure.dpi
+        assert cells.width > 0.2 * len(keys) * figure.dpi
 
 
 def test_letters_that_no_font_has_are_told_in_one_line(tmp_path: Path) -> None:

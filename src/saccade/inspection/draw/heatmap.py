@@ -33,6 +33,7 @@ WIDEST_WORD = 12
 NARROWEST_CELL = 3  # room for 100
 LEAST_SAID = 0.05  # smaller weights are a colour without a number
 MANY_KEYS, LONG_KEY = 16, 5  # beside each other their names would touch
+LETTER, MOST_ROOM = 0.09, 40.0  # inches of a picture
 LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
 TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -157,12 +158,17 @@ def to_file(
     most: float = 1.0,
 ) -> None:
     """Write a PNG, SVG or PDF, by the path's ending; `most` is the weight of the last colour."""
-    with open_picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
+    longest_key, longest_query = (max(map(cell_len, side), default=0) for side in (keys, queries))
+    is_narrow = len(keys) > MANY_KEYS or longest_key > LONG_KEY
+    size = (
+        1.6 + 0.42 * len(keys) + _room(longest_query),
+        1.3 + 0.36 * len(queries) + is_narrow * _room(longest_key),
+    )
+    with open_picture(Path(path), size) as figure:
         axes = figure.add_subplot()
         image = axes.imshow(
             weights_TS.detach().float().cpu().numpy(), cmap=make_colour_map(), vmin=0, vmax=most, aspect="auto"
         )
-        is_narrow = len(keys) > MANY_KEYS or max(map(cell_len, keys), default=0) > LONG_KEY
         axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
         axes.set_yticks(range(len(queries)), queries)
         axes.xaxis.tick_top()
@@ -175,3 +181,8 @@ def to_file(
         figure.colorbar(image, ax=axes, label=label, fraction=0.04, pad=0.02, aspect=30).outline.set_visible(False)
         if title:
             axes.set_title(title)
+
+
+def _room(letters: int) -> float:
+    """Return the inches that a side's longest name takes beyond those that every picture has."""
+    return min(MOST_ROOM, max(0.0, LETTER * letters - 0.6))
