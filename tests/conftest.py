@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import random
 import shutil
@@ -111,6 +112,39 @@ def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (own / "native").symlink_to(built)
         patch.setenv("SACCADE_CACHE", str(own))
         yield
+
+
+# Samples in reports. Every training ends with a report, and most of its time goes into pictures and searches for it.
+BRIEF = {
+    "answer.task.NUM_SAMPLES": 2,
+    "caption.task.NUM_SAMPLES": 1,
+    "classify.task.NUM_SAMPLES": 2,
+    "glimpse.task.NUM_SAMPLES": 1,
+    "point.task.NUM_DRAWN": 1,
+    "remember.task.NUM_DRAWN": 2,
+    "translate.hearing.NUM_DRAWN": 1,
+    "translate.task.NUM_SAMPLES": 2,
+    "write.task.NUM_SAMPLES": 2,
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def brief_reports() -> Iterator[dict[str, int]]:
+    """Let reports show one or two samples, and return how many they show otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        usual = {}
+        for name, number in BRIEF.items():
+            module, _, constant = f"saccade.tasks.{name}".rpartition(".")
+            usual[name] = getattr(importlib.import_module(module), constant)
+            patch.setattr(f"saccade.tasks.{name}", number)
+        yield usual
+
+
+@pytest.fixture
+def whole_reports(brief_reports: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reports show as many samples as they do for users."""
+    for name, number in brief_reports.items():
+        monkeypatch.setattr(f"saccade.tasks.{name}", number)
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ def checked(folder: Path, **sections: Any) -> GlimpseConfig:
     return found
 
 
+@pytest.mark.usefixtures("whole_reports")
 def test_a_run_from_config_to_report(tmp_path: Path) -> None:
     config = checked(tmp_path, training={"first_std": 0.3, "std_steps": 3})
     runs.train(config, tmp_path / "run", QUIET)
