@@ -52,7 +52,7 @@ def serving(runs: Sequence[ServedRun], workers: Workers | None = None, **setting
     port = listening.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     try:
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=60, verify=False) as client:
             yield Serving(url, port, client, server.service, server)
     finally:
         server.should_exit = True
