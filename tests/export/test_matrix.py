@@ -113,6 +113,7 @@ FAMILIES = {
     "one matrix, silu": Family(lambda: on_pieces(tied="three", activation="silu"), five, ALL),
     "three matrices, general score": Family(lambda: on_pieces(tied="none", norm="post", score="general"), five, ALL),
     "BPE, relu": Family(lambda: on_pieces("bpe", norm="post"), upper, ALL),
+    "sines before cosines": Family(lambda: on_pieces(positions="sinusoidal_halves", norm="post"), five, ALL),
     "learned": Family(lambda: on_pieces(positions="learned"), five, "ctranslate2 huggingface onnx"),
     "two vocabularies": Family(lambda: two_pieces(norm="post"), shouted, "ctranslate2 huggingface onnx"),
     "two vocabularies, pre-norm": Family(two_pieces, shouted, "ctranslate2 onnx"),

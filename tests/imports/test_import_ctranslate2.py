@@ -38,6 +38,7 @@ def bring(folder: Path) -> Proof:
     "sizes",
     [
         {"norm": "pre", "positions": "sinusoidal", "tied": "three"},
+        {"norm": "post", "positions": "sinusoidal_halves", "tied": "three"},
         {"norm": "post", "positions": "learned", "activation": "gelu"},
         {"norm": "pre", "positions": "rotary", "activation": "swiglu", "tied": "none"},
         {"norm": "pre", "positions": "relative", "activation": "silu", "score": "general"},

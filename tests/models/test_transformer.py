@@ -74,6 +74,11 @@ def test_a_window_hides_what_is_far() -> None:
     assert not torch.allclose(first[0], first[2])
 
 
+def test_halves_are_the_same_sinusoids_in_another_order() -> None:
+    interleaved_TD, halves_TD = (Sinusoidal(10, halves=halves)(places(3, 7)) for halves in (False, True))
+    torch.testing.assert_close(halves_TD, torch.cat([interleaved_TD[:, 0::2], interleaved_TD[:, 1::2]], 1))
+
+
 def places(first: int, count: int) -> Positions:
     return Positions.following(first, count, torch.device("cpu"))
 

@@ -23,10 +23,14 @@ class Positions(NamedTuple):
 
 @final
 class Sinusoidal(nn.Module):
-    """p_2i = sin(t / 10000^(2i/D)), p_2i+1 = cos(t / 10000^(2i/D)) (Vaswani 2017, section 3.5). Any length."""
+    """p_2i = sin(t / 10000^(2i/D)), p_2i+1 = cos(t / 10000^(2i/D)) (Vaswani 2017, section 3.5). Any length.
 
-    def __init__(self, width: int) -> None:
+    In `halves` all sines stand before all cosines, as in models that other toolkits have trained.
+    """
+
+    def __init__(self, width: int, *, halves: bool = False) -> None:
         super().__init__()
+        self.halves = halves
         if width % 2:
             raise ValueError(f"width: {width} given; sinusoidal positions need an even width")
         exact_half = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
@@ -45,7 +49,9 @@ class Sinusoidal(nn.Module):
     def forward(self, place: Positions) -> Tensor:
         """Return a vector for each place, [..., T, D]. In float32 an angle t * rate would be t / 2^24 off."""
         angle = place.at.unsqueeze(-1) * self.get_buffer("exact_half")
-        return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2).to(self.get_buffer("rate_half").dtype)
+        both = angle.sin(), angle.cos()
+        at = torch.cat(both, -1) if self.halves else torch.stack(both, -1).flatten(-2)
+        return at.to(self.get_buffer("rate_half").dtype)
 
 
 @final
@@ -111,4 +117,4 @@ class Relative(nn.Module):
         return torch.where(distance_TS < exact, distance_TS, shared)
 
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "relative")
+POSITIONS = ("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative")

@@ -48,7 +48,10 @@ class TransformerFields(Section):
     activation_dropout: Share = 0.0
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     norm: Literal["pre", "post"] = "pre"
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
+    positions: Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"] = Field(
+        default="sinusoidal",
+        description="In sinusoidal_halves all sines stand before all cosines, as in imported models.",
+    )
     window: Positive | None = Field(default=None, description="Steps that self-attention sees to either side.")
     score: ScoreName = Field(default="scaled_dot", description="The score of the attention heads.")
     normalizer: NormalizerName = "softmax"

@@ -47,7 +47,7 @@ def refuse(portable: Portable) -> str | None:
     if any(getattr(tokenizer, "first", None) for tokenizer in both):
         return "a token that stands before every text (a language chosen by `saccade import --languages`)"
     sizes = network.sizes
-    if sizes.positions not in ("sinusoidal", "learned"):
+    if sizes.positions not in ("sinusoidal", "sinusoidal_halves", "learned"):
         return f"model.positions: {sizes.positions} (none of its translation networks has them)"
     if sizes.positions == "learned" and sizes.norm == "post":
         return "model.positions: learned with model.norm: post (learned ones come with pre)"
@@ -211,9 +211,9 @@ def list_places(network: Transformer) -> Iterator[Place]:
 
 
 def width_order(network: Transformer) -> Tensor:
-    """Return the order of the width there: sinusoids stand in halves, sines and then cosines; here interleaved."""
+    """Return the order of the width there, where sinusoids stand in halves: sines and then cosines."""
     order = torch.arange(network.sizes.width)
-    return order if isinstance(network.positions, Learned) else torch.cat([order[0::2], order[1::2]])
+    return torch.cat([order[0::2], order[1::2]]) if network.sizes.positions == "sinusoidal" else order
 
 
 def _fold_attentions(network: Transformer) -> dict[str, Affine]:

@@ -216,8 +216,11 @@ def _read_positions(weights: Variables, width: int) -> tuple[str, Tensor | None]
     if name in weights:
         table_PD = weights.take(name)
         place = Positions.following(0, len(table_PD), torch.device("cpu"))
-        same = width % 2 == 0 and torch.allclose(Sinusoidal(width)(place), table_PD, atol=ROUNDING)
-        return ("sinusoidal", None) if same else ("learned", table_PD)
+        for kind in ("sinusoidal", "sinusoidal_halves") if width % 2 == 0 else ():
+            expected_PD = Sinusoidal(width, halves=kind == "sinusoidal_halves")(place)
+            if torch.allclose(expected_PD, table_PD, atol=ROUNDING):
+                return kind, None
+        return "learned", table_PD
     return ("relative" if "encoder/layer_0/self_attention/relative_attention_bias" in weights else "rotary"), None
 
 

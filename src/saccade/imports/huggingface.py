@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.attention.positions import Positions, Sinusoidal
 from saccade.data.text.tokenizer import ListedPieces
-from saccade.export.huggingface import BIAS, SIDES, Numbering, list_places, width_order
+from saccade.export.huggingface import BIAS, SIDES, Numbering, list_places
 from saccade.imports.folder import Fields, Tensors
 from saccade.imports.generation import find_silent, read_search
 from saccade.imports.layouts import Codes, Files, Layout, read_layout
@@ -131,7 +131,7 @@ def _read_network(files: Files, tensors: Tensors, sizes: BlockSizes, sides: Side
     network = Transformer(
         source=len(source_VD),
         target_vocabulary=len(target_VD),
-        sizes=sizes if table_PD is None else sizes._replace(positions="learned"),
+        sizes=sizes._replace(positions="sinusoidal_halves" if table_PD is None else "learned"),
         num_encoder_layers=config.size("encoder_layers"),
         num_decoder_layers=config.size("decoder_layers"),
         share_embeddings=source_VD is target_VD,
@@ -139,14 +139,12 @@ def _read_network(files: Files, tensors: Tensors, sizes: BlockSizes, sides: Side
         output_bias=True,
         max_length=1024 if table_PD is None else len(table_PD),
     )
-    order = width_order(network).argsort()
-    tables = {"source": source_VD, "target": target_VD, "output": output_VD}
-    state = {f"{name}.weight": table_VD[:, order] for name, table_VD in tables.items()}
+    state = {"source.weight": source_VD, "target.weight": target_VD, "output.weight": output_VD}
     if table_PD is not None:
         state["positions.table"] = table_PD
     bias_V = tensors.take(BIAS, 1, size)[0] if BIAS in tensors else torch.zeros(size)
     state["output_bias"] = bias_V[sides[1].number_V]
-    network.load_state_dict(state | _read_layers(network, tensors, order))
+    network.load_state_dict(state | _read_layers(network, tensors))
     return network
 
 
@@ -160,14 +158,12 @@ def _check_layers(config: Fields, tensors: Tensors) -> None:
         tensors.take(f"model.{side}.layers.0.fc1.weight", *sizes)
 
 
-def _read_layers(network: Transformer, tensors: Tensors, order: Tensor) -> dict[str, Tensor]:
+def _read_layers(network: Transformer, tensors: Tensors) -> dict[str, Tensor]:
     state = {}
     for place in list_places(network):
         module = cast(nn.Linear, network.get_submodule(place.ours))
-        bias = tensors.take(f"{place.theirs}.bias", *module.bias.shape)
-        state[f"{place.ours}.bias"] = bias[order] if place.writes_width else bias
-        weight = tensors.take(f"{place.theirs}.weight", *module.weight.shape)
-        state[f"{place.ours}.weight"] = weight[place.pick(order)]
+        state[f"{place.ours}.bias"] = tensors.take(f"{place.theirs}.bias", *module.bias.shape)
+        state[f"{place.ours}.weight"] = tensors.take(f"{place.theirs}.weight", *module.weight.shape)
     return state
 
 
@@ -178,9 +174,8 @@ def _read_positions(config: Fields, tensors: Tensors, width: int) -> Tensor | No
     found = [tensors.take(name, size, width) for name in names]
     if not found:
         return None
-    table_PD = Sinusoidal(width)(Positions.following(0, size, torch.device("cpu")))
-    half_PD = torch.cat([table_PD[:, 0::2], table_PD[:, 1::2]], 1)
-    if all(torch.allclose(one_PD, half_PD, atol=ROUNDING) for one_PD in found):
+    table_PD = Sinusoidal(width, halves=True)(Positions.following(0, size, torch.device("cpu")))
+    if all(torch.allclose(one_PD, table_PD, atol=ROUNDING) for one_PD in found):
         return None
     if not torch.equal(found[0], found[-1]) or size % 4:
         raise tensors.refuse(names[-1], "sinusoids, or one table of positions for both sides, with a multiple of four")

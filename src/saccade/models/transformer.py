@@ -320,4 +320,5 @@ def build_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned 
         raise ValueError(f"positions: {sizes.positions!r} given; allowed: {', '.join(POSITIONS)}")
     if sizes.positions == "learned":
         return Learned(sizes.width, max_length=max_length)
-    return Sinusoidal(sizes.width) if sizes.positions == "sinusoidal" else None
+    is_sinusoidal, halves = sizes.positions.startswith("sinusoidal"), sizes.positions == "sinusoidal_halves"
+    return Sinusoidal(sizes.width, halves=halves) if is_sinusoidal else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import cast, final
 
 import torch
@@ -20,6 +21,7 @@ PROJECTIONS: dict[type[nn.Module], tuple[str, ...]] = {
     FeedForward: ("inner", "gate", "outer"),
 }
 EMBEDDINGS = "embeddings"
+_SUMS: dict[int, Tensor | None] = {}  # of adapters inside `adding_once`, by their ids
 
 
 @final
@@ -34,7 +36,28 @@ class LowRank(nn.Module):
         self.up_FR = nn.Parameter(weight_FD.new_zeros(rows, rank))
 
     def forward(self, weight_FD: Tensor) -> Tensor:
-        return weight_FD + self.up_FR @ self.down_RD
+        sum_FD = _SUMS.get(id(self))
+        if sum_FD is None:
+            sum_FD = weight_FD + self.up_FR @ self.down_RD
+        if id(self) in _SUMS:
+            _SUMS[id(self)] = sum_FD
+        return sum_FD
+
+
+@contextmanager
+def adding_once(network: nn.Module) -> Iterator[None]:
+    """Add the adapters of a network to their weights once, inside the block, where no weight may change.
+
+    A copy of the network adds its own. With `parametrize.cached` it would get these sums, or leave this network its
+    own, in half precision.
+    """
+    own = [id(module) for module in network.modules() if isinstance(module, LowRank)]
+    _SUMS.update(dict.fromkeys(own))
+    try:
+        yield
+    finally:
+        for number in own:
+            del _SUMS[number]
 
 
 @torch.no_grad()

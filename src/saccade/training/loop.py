@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from saccade.data.prefetch import Prefetcher
@@ -20,6 +19,7 @@ from saccade.ops.known_gradients import differentiate
 from saccade.ops.precision import outputs_in
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
+from saccade.training.adaptation import adding_once
 from saccade.training.averages import MovingAverage, average_files, copy_weights
 from saccade.training.captured import Backward, CapturedBackward
 from saccade.training.checkpoints import Progress
@@ -308,7 +308,7 @@ class Trainer:
 
         self.model.eval()
         try:
-            with shards.unshard(self.model), parametrize.cached():  # adapters are added once
+            with shards.unshard(self.model), adding_once(self.model):
                 return self.team.broadcast(measure)
         finally:
             self.model.train()

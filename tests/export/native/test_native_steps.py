@@ -32,6 +32,7 @@ KINDS: list[dict[str, Any]] = [
     {"activation": "silu"},
     {"activation": "swiglu", "norm": "post"},
     {"positions": "learned"},
+    {"positions": "sinusoidal_halves", "norm": "post"},
     {"positions": "rotary"},
     {"positions": "relative", "tied": "none"},
     {"window": 3},

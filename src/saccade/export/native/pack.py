@@ -37,7 +37,7 @@ NAMES = (  # of sizes, behind the version and the number of bytes
     *("activation", "positions", "num_positions", "window", "share_source", "share_output", "distance"),
     *("kind", "cell", "direction", "score"),
 )
-POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative")
+POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative", "sinusoidal_halves")
 MOST_KEPT = 8  # packed models in the cache; the one that was used longest ago goes first
 CHECKED = ".checked"  # a file beside: which library was compared with torch
 Array = NDArray[Any]

@@ -48,7 +48,8 @@ def see_all(graph: Graph, x_BSD: str, length_B: str, sizes: BlockSizes, bias: Re
 def add_positions(graph: Graph, positions: nn.Module | None, x_BTD: str, place_T: str) -> str:
     """Add the vectors of positions that have some."""
     if isinstance(positions, Sinusoidal):
-        return str(graph("Add", x_BTD, graph.pair_up(*graph.circle(place_T, positions.get_buffer("exact_half")))))
+        both = graph.circle(place_T, positions.get_buffer("exact_half"))
+        return str(graph("Add", x_BTD, graph("Concat", *both, axis=-1) if positions.halves else graph.pair_up(*both)))
     if isinstance(positions, Learned):
         return str(graph("Add", x_BTD, graph("Gather", graph.constant(positions.table), place_T)))
     return x_BTD

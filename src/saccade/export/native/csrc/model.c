@@ -89,7 +89,7 @@ static void take_recurrent(struct model *model, struct cursor *cursor) {
 static void take_all(struct model *model, struct cursor *cursor) {
   const struct sizes *sizes = &model->sizes;
   long width = sizes->width, stride = model->stride;
-  if (sizes->positions == SINUSOIDAL || sizes->positions == ROTARY)
+  if (sizes->positions == SINUSOIDAL || sizes->positions == SINUSOIDAL_HALVES || sizes->positions == ROTARY)
     model->rates = take(cursor, (sizes->positions == ROTARY ? model->head_width : width) / 2 * 8);
   if (sizes->positions == LEARNED) model->positions = take(cursor, sizes->num_positions * stride * 4);
   if (sizes->positions == RELATIVE) {
@@ -138,7 +138,7 @@ static const char *check_sizes(const struct sizes *sizes, int64_t bytes) {
               is_within(sizes->hidden, 1, 1 << 18) && is_within(sizes->num_encoder, 0, 1 << 10) &&
               is_within(sizes->num_decoder, 1, 1 << 10) && is_within(sizes->num_source, 4, most) &&
               is_within(sizes->num_target, 4, most) && is_within(sizes->is_pre, 0, 1) &&
-              is_within(sizes->activation, 0, 3) && is_within(sizes->positions, NO_POSITIONS, RELATIVE) &&
+              is_within(sizes->activation, 0, 3) && is_within(sizes->positions, NO_POSITIONS, SINUSOIDAL_HALVES) &&
               is_within(sizes->num_positions, 0, most) && is_within(sizes->window, -1, most) &&
               is_within(sizes->share_source, 0, 1) && is_within(sizes->share_output, 0, 1) &&
               is_within(sizes->distance, 0, most) && sizes->epsilon > 0 && is_within(sizes->kind, TRANSFORMER, LUONG_FED);
@@ -252,8 +252,8 @@ EXPORT struct model *saccade_open(const char *path, const char *kernels, int num
 // Makes room for sines and cosines of so many positions; nothing may be computed meanwhile. Angles are as exact as
 // torch's path has them: of sinusoids in float64, of rotary positions in float32.
 void extend_table(struct model *model, long count) {
-  bool is_rotary = model->sizes.positions == ROTARY;
-  if ((!is_rotary && model->sizes.positions != SINUSOIDAL) || count <= model->num_table) return;
+  bool is_rotary = model->sizes.positions == ROTARY, halves = model->sizes.positions == SINUSOIDAL_HALVES;
+  if ((!is_rotary && !halves && model->sizes.positions != SINUSOIDAL) || count <= model->num_table) return;
   count = round_up(count, 256);
   long width = is_rotary ? model->head_width : model->sizes.width, stride = is_rotary ? width : model->stride;
   model->table = realloc(model->table, (size_t)(count * stride) * sizeof(float));
@@ -263,7 +263,7 @@ void extend_table(struct model *model, long count) {
     for (long i = 0; i < width / 2; i++) {
       double angle = (double)t * model->rates[i];
       if (is_rotary) angle = (float)angle;
-      at[2 * i] = (float)sin(angle), at[2 * i + 1] = (float)cos(angle);
+      at[halves ? i : 2 * i] = (float)sin(angle), at[halves ? width / 2 + i : 2 * i + 1] = (float)cos(angle);
     }
   }
   model->num_table = count;

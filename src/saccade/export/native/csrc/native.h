@@ -93,7 +93,7 @@ enum kind_of_model { TRANSFORMER, PLAIN, BAHDANAU, LUONG, LUONG_FED };
 enum cell_of_model { RNN, GRU, LSTM };
 enum direction { FORWARD, BACKWARD, BOTH };
 enum score { NO_SCORE, DOT, SCALED_DOT, GENERAL, ADDITIVE };
-enum positions { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, RELATIVE };
+enum positions { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, RELATIVE, SINUSOIDAL_HALVES };
 
 struct sizes {  // as the file has them, each 8 bytes
   int64_t version, bytes, is_int8, width, num_heads, hidden, num_encoder, num_decoder, num_source, num_target, is_pre,

@@ -192,9 +192,9 @@ void embed(const struct model *model, const struct matrix *w, int32_t id, long p
     for (long i = 0; i < width; i++) x[i] = weight[i * PANEL] * root;
   }
   for (long i = width; i < model->stride; i++) x[i] = 0;
-  const float *position = model->sizes.positions == SINUSOIDAL ? model->table
-                          : model->sizes.positions == LEARNED  ? model->positions
-                                                               : 0;
+  int64_t kind = model->sizes.positions;
+  bool is_sinusoidal = kind == SINUSOIDAL || kind == SINUSOIDAL_HALVES;
+  const float *position = is_sinusoidal ? model->table : kind == LEARNED ? model->positions : 0;
   for (long i = 0; position && i < width; i++) x[i] += position[place * model->stride + i];
 }
 
