@@ -44,16 +44,28 @@ def create_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
     try:
-        yield draft
-        mask = _umask()
-        for file in filter(Path.is_file, draft.rglob("*")):
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-            file.chmod(0o666 & ~mask)
-        draft.chmod(0o777 & ~mask)
-        draft.rename(path)
+        with name_place(path, draft):
+            yield draft
+            mask = _umask()
+            for file in filter(Path.is_file, draft.rglob("*")):
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+                file.chmod(0o666 & ~mask)
+            draft.chmod(0o777 & ~mask)
+            draft.rename(path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def name_place(path: Path, draft: Path) -> Iterator[None]:
+    """Let errors of a disk name the place that a draft is for: the user knows it, and not the draft."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or not str(error.filename or draft).startswith(str(draft)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def pack_folder(folder: Path, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 import saccade
 from runs import WORDS, make_run
+from saccade.attention import MultiHeadAttention
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.training import adaptation, checkpoints
@@ -333,3 +335,23 @@ def test_classes_that_both_have_keep_their_rows(tmp_path: Path) -> None:
     before, after = (weights(folder)["action.weight"] for folder in (base, run))
     torch.testing.assert_close(after[0], before[1], atol=1e-9, rtol=0)
     assert not torch.allclose(after[1], before[2], atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_copy_in_half_precision_adds_its_own_adapters() -> None:
+    """As when outputs are searched for on a CUDA device, between two losses of a validation."""
+    network = nn.Sequential(MultiHeadAttention(12, 3))
+    assert adaptation.add_adapters(network, 2, seed=1) == 4
+    attention = network[0]
+    assert isinstance(attention, MultiHeadAttention)
+    for parameter in attention.parameters():
+        parameter.add_(0.5)
+    with adaptation.adding_once(network):
+        other = copy.deepcopy(attention)
+        for parameter in other.parameters():
+            parameter.data = parameter.data.bfloat16()
+        assert other.query.weight.dtype == torch.bfloat16
+        assert attention.query.weight.dtype == torch.float32
+        assert attention.query.weight is attention.query.weight
+        torch.testing.assert_close(other.query.weight.float(), attention.query.weight, atol=0.02, rtol=0.02)
+    assert attention.query.weight is not attention.query.weight

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
@@ -16,7 +17,7 @@ from saccade.attention.positions import Learned
 from saccade.data.text.languages import name_of
 from saccade.data.text.tokenizer import SentencePiece
 from saccade.export import ctranslate2
-from saccade.export.ctranslate2 import CTranslate2Engine
+from saccade.export.ctranslate2 import PATIENCE, CTranslate2Engine
 from saccade.export.proof import Engine, Ids, Sample
 from saccade.export.splitter import make_splitter
 from saccade.models.transformer import Transformer
@@ -91,7 +92,8 @@ def run_program(
 ) -> Mapping[str, object] | None:
     """Install the package into Argos in a folder of its own, translate offline, and compare; None: it isn't installed.
 
-    Argos has a length penalty of its own, so its texts are also compared with those of the engine with that penalty.
+    Argos has a length penalty of its own, with which CTranslate2 may end a search before the best output: so its texts
+    are also compared with those of the engine with that penalty, and with those that it finds when it searches on.
     """
     try:
         found = version(PROGRAM)
@@ -113,13 +115,18 @@ def run_program(
     if done.returncode:
         raise RuntimeError(f"{package.name}: Argos ended with an error:\n{done.stderr}")
     written = [_space(text) for text in json.loads(done.stdout.splitlines()[-1])]
-    penalized = cast(CTranslate2Engine, engine).search_as(
-        sample.sources[: len(outputs)], beam_size=BEAM, length_penalty=PENALTY
+    search = partial(cast(CTranslate2Engine, engine).search_as, beam_size=BEAM, length_penalty=PENALTY)
+    mine, penalized = (
+        [_space(portable.target.decode(ids)) for ids in some]
+        for some in (outputs, search(sample.sources[: len(outputs)]))
     )
-    both = {"same": outputs, "same_as_engine": penalized}
+    rows = [row for row, (text, own) in enumerate(zip(written, mine, strict=True)) if text != own]
+    to_the_end = search([sample.sources[row] for row in rows], patience=PATIENCE) if rows else []
     counts = {
-        name: sum(text == _space(portable.target.decode(ids)) for text, ids in zip(written, some, strict=True))
-        for name, some in both.items()
+        "same": len(written) - len(rows),
+        "same_as_engine": sum(map(str.__eq__, written, penalized)),
+        "same_to_the_end": len(written)
+        - sum(_space(portable.target.decode(ids)) != mine[row] for row, ids in zip(rows, to_the_end, strict=True)),
     }
     return {"name": PROGRAM, "version": found, **counts, "of": len(written)}
 

@@ -96,7 +96,8 @@ class Proof:
         if program := self.found.get("program"):
             same = f"{program['same']:,} of {program['of']:,} texts are the same"
             alike = f"{program['same_as_engine']:,} as in CTranslate2 with its length penalty"
-            said.append(f"{program['name']} {program['version']}: {same}, {alike}")
+            whole = f"{program['same_to_the_end']:,} as here if it does not end a search early"
+            said.append(f"{program['name']} {program['version']}: {same}, {alike}, {whole}")
         return said
 
     def _answer_lines(self) -> list[str]:

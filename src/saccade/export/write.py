@@ -11,7 +11,7 @@ from saccade.errors import UserError
 from saccade.export.answers import prove_answers
 from saccade.export.formats import FORMATS, Exported, Format, check_format, choose_format
 from saccade.export.proof import MINUTES, Engine, Ids, Proof, Sample, Say, encode_sample, list_versions, prove
-from saccade.files import create_folder, pack_folder, replace_file
+from saccade.files import create_folder, name_place, pack_folder, replace_file
 from saccade.tasks.base import Portable, PortablePass, ScoredSet
 
 PROOF = "proof.json"
@@ -99,7 +99,7 @@ def _write_folder(job: ExportJob, out: Path) -> Proof:
 def _write_file(job: ExportJob, out: Path) -> Proof:
     """Write a packed folder, and its proof beside it."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as place:
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as place, name_place(out, Path(place)):
         folder, packed = Path(place) / "folder", Path(place) / out.name
         folder.mkdir()
         proof, check = job.fill(folder)
