@@ -43,6 +43,13 @@ def wait(model: int, items: list[str]) -> list[str]:
     return [f"{wanted}"]
 
 
+def sleep(model: int, items: list[float]) -> list[str]:
+    """Sleep, and listen to nobody."""
+    del model
+    time.sleep(sum(items))
+    return ["slept" for _ in items]
+
+
 def fail(model: int, items: list[str]) -> list[str]:
     del model
     if items[0] == "end":
@@ -50,7 +57,7 @@ def fail(model: int, items: list[str]) -> list[str]:
     raise UserError(items[0])
 
 
-DOUBLE, WAIT, FAIL = ModelCall(double), ModelCall(wait), ModelCall(fail)
+DOUBLE, WAIT, FAIL, SLEEP = ModelCall(double), ModelCall(wait), ModelCall(fail), ModelCall(sleep)
 
 
 class Watcher:
@@ -65,7 +72,7 @@ class Watcher:
 
 @pytest.fixture
 def workers() -> Iterator[Workers]:
-    found = Workers({"two": 2, "three": 3}, (double, wait, fail))
+    found = Workers({"two": 2, "three": 3}, (double, wait, fail, sleep))
     yield found
     found.close()
 
@@ -110,6 +117,17 @@ def test_what_nobody_waits_for_is_ended_and_whoever_leaves_is_told_of(workers: W
     watcher.find_wanted = find  # type: ignore[method-assign]
     found = ask(workers, "two", WAIT, [f"{tmp_path}/file", f"{tmp_path}/file"], watcher)
     assert found in (["None"], ["[True, False]"])  # it may have ended before it was told
+
+
+def test_what_is_said_of_a_task_too_late_does_not_reach_the_next(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(workers_module, "LOOK_SECONDS", 0.0)
+    file = f"{tmp_path}/file"
+    Path(file).touch()
+    for _ in range(20):
+        assert ask(workers, "two", SLEEP, [0.002, 0.002], Watcher([True, False])) == ["slept"] * 2
+        assert ask(workers, "two", WAIT, [file]) == ["None"]
 
 
 def test_idle_workers_end_and_without_the_process_that_forks_them_there_are_none(
@@ -208,7 +226,8 @@ def test_answers_of_workers_are_those_of_the_server(
 ) -> None:
     asked: dict[str, dict[str, Any]] = {
         "/v1/look": {"text": "a b c", "kinds": ["cross"], "views": ["flow"]},
-        "/translate": {"q": "<b>a b</b> c. d e" * 20, "source": "en", "target": "fr", "format": "html"},
+        "/translate": {"q": "<p><b>a b</b> c. d <i>e</i></p>" * 40, "source": "en", "target": "fr", "format": "html"},
+        "/translate?": {"q": "<p><b>a<i>b</b>c</i></p>" * 60, "source": "en", "target": "fr", "format": "html"},
         "/v1/translate": {"q": "a b c d " * 20, "alignment": True},
     }
     with serving(translating[:1]) as server:

@@ -59,7 +59,7 @@ def build(runs: Sequence[ServedRun], settings: Settings, workers: Workers | None
     rates = RateLimit(settings.rate) if settings.rate else None
     readiness, keys = Readiness(), Keys(settings.keys, rates if settings.keys else None)
     metrics.in_flight.set_function(lambda: readiness.requests.total)
-    service = Service(models, settings, metrics, keys, Detector(models.languages), readiness, sites)
+    service = Service(models, settings, metrics, keys, Detector(models.languages), readiness, sites, workers)
     api = FastAPI(
         title="saccade",
         version=saccade.__version__,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from saccade.errors import UserError, is_out_of_memory
@@ -18,15 +20,16 @@ from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import Keys
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import beside, one_at_a_time
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.processes.metrics import SharedMetrics
-from saccade.serving.processes.workers import WorkerLost
+from saccade.serving.processes.workers import Task, WorkerLost, Workers
 from saccade.serving.settings import Settings
 from saccade.serving.waiting import ModelCall
 
 LOST = "The process that computed this answer has ended; ask again"
+MAX_AT_WORKERS = 3  # requests that workers are asked for beside slow batches
 SHORT = 1000  # characters that are split, and whose pieces are counted, in no time
 
 
@@ -42,6 +45,8 @@ class Service:
     detector: Detector
     readiness: Readiness
     sites: AllowedSites
+    workers: Workers | None = None
+    _waiting: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAX_AT_WORKERS))
 
     def tell_metrics(self) -> bytes:
         """Return the metrics of this process, or of all; then the others are at most a second older."""
@@ -67,6 +72,20 @@ class Service:
             client = caller_name() or ""
             costs = await self._estimate(model, call, items, client, num_characters)
             return await model.batcher.submit(call, items, client=client, costs=costs)
+
+    async def ask_worker(self, model: ServedModel, call: ModelCall, item: Any) -> Any:
+        """Return what a worker says of an item; for each address one does so at a time, while others ask."""
+        assert self.workers is not None
+        waiter = _Waiter()
+        try:
+            with _refusing():
+                async with one_at_a_time():
+                    asked = Task(model.run.name, call, [item])
+                    loop = asyncio.get_running_loop()
+                    (found,) = await loop.run_in_executor(self._waiting, self.workers.answer, asked, waiter)
+                    return found
+        finally:
+            waiter.is_gone = True
 
     def check_room(self, model: ServedModel, num_items: int) -> None:
         """Refuse so many items, or more, before anything is done with them, if the queue has no room."""
@@ -108,6 +127,16 @@ class Service:
         if (size := sum(map(len, texts))) > (most := self.settings.max_characters):
             refuse(f"request ({size}) exceeds text limit ({most})")
         return texts
+
+
+@final
+class _Waiter:
+    """A request that waits for a worker, until it is gone."""
+
+    is_gone = False
+
+    def find_wanted(self) -> list[bool] | None:
+        return [False] if self.is_gone else None
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol, final
 
 from saccade.serving import work
 from saccade.serving.html.carry_tags import carry_tags
@@ -13,13 +13,14 @@ from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.tree import Element, HtmlSource, is_structure, parse, read_html, texts, write_node
 from saccade.serving.http.turns import beside
 from saccade.serving.models import ServedModel
-from saccade.serving.service import Service
+from saccade.serving.service import SHORT, Service
 from saccade.serving.translation import TranslatedText, text_of, translate_texts
 from saccade.serving.v1.word_links import AlignedWords
 from saccade.serving.waiting import ModelCall
 
 Part = str | Inline  # of a document: HTML that stays, or a text with inline tags
-Aligned = dict[tuple[str, str], AlignedWords]
+Pair = tuple[str, str]
+Aligned = dict[Pair, AlignedWords]
 
 
 def plain_text(source: str) -> str:
@@ -31,22 +32,142 @@ async def translate_html(
     service: Service, model: ServedModel, sources: Sequence[str], count: int, **decoding: Any
 ) -> list[list[str]]:
     """Translate documents: for each its translation and alternatives, all distinct."""
-    read = await beside(lambda: [*map(read_html, sources)])
-    documents = [list(parts(html.root)) for html in read]
-    inlines = [part for document in documents for part in document if isinstance(part, Inline)]
-    found = await translate_texts(service, model, [inline.text for inline in inlines], **decoding)
-    of_inline = dict(zip(map(id, inlines), found, strict=True))
-    aligned = await _align(service, model, [(inline, of_inline[id(inline)]) for inline in inlines])
-    outputs = await beside(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
-    is_kept = await beside(lambda: [*map(keeps_structure, read, outputs)])
-    for row, html in enumerate(read):
-        if not is_kept[row]:
-            found = await translate_texts(service, model, html.texts, **decoding)
+    goes = sum(map(len, sources)) > SHORT and service.workers is not None and service.workers.is_open
+    documents: Place = Elsewhere(service, model, sources) if goes else Here(service, model, sources)
+    outline = await documents.outline()
+    found = await translate_texts(service, model, outline.texts, **decoding)
+    written = await documents.write([*map(_only_texts, found)], count)
+    outputs = [one.outputs for one in written]
+    for row, source in enumerate(sources):
+        if not written[row].is_kept:
+            found = await translate_texts(service, model, outline.in_place[row], **decoding)
             ranks = [[text_of(text, rank) for text in found] for rank in range(count)]
-            outputs[row] = await beside(write_in_place, html, ranks)
-        way = "moved" if is_kept[row] else "kept" if outputs[row] == [html.source] else "in place"
+            outputs[row] = await documents.write_in_place(row, ranks)
+        way = "moved" if written[row].is_kept else "kept" if outputs[row] == [source] else "in place"
         service.metrics.html.labels(way).inc()
     return outputs
+
+
+class Outline(NamedTuple):
+    """What is to be translated in documents: texts with inline tags; and, for each, the texts between all its tags."""
+
+    texts: list[str]
+    in_place: list[list[str]]
+
+
+class Written(NamedTuple):
+    """A document's translations, and whether browsers find in them what they find in the document."""
+
+    outputs: list[str]
+    is_kept: bool
+
+
+class Output(NamedTuple):
+    """A sentence's translation, without all that HTML does not need."""
+
+    text: str
+
+
+@final
+class Documents:
+    """Documents that are read once, to be written with other texts."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self.read = [*map(read_html, sources)]
+        self.parts = [list(parts(html.root)) for html in self.read]
+        self.inlines = [part for document in self.parts for part in document if isinstance(part, Inline)]
+
+    def outline(self) -> Outline:
+        return Outline([inline.text for inline in self.inlines], [html.texts for html in self.read])
+
+    def pairs(self, found: Sequence[TranslatedText]) -> list[Pair]:
+        """Return the sentences that have tags around some words, with each of their outputs."""
+        pairs = [
+            (sentence.text, output.text)
+            for inline, text in zip(self.inlines, found, strict=True)
+            if not inline.is_uniform
+            for sentence, best in zip(text.sentences, text.results, strict=True)
+            for output in best or ()
+        ]
+        return list(dict.fromkeys(pairs))
+
+    def write(self, found: Sequence[TranslatedText], aligned: Aligned, count: int) -> list[Written]:
+        of_inline = dict(zip(map(id, self.inlines), found, strict=True))
+        outputs = [_outputs(document, of_inline, aligned, count) for document in self.parts]
+        return [Written(each, keeps_structure(html, each)) for html, each in zip(self.read, outputs, strict=True)]
+
+    def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]:
+        return write_in_place(self.read[row], ranks)
+
+
+class Place(Protocol):
+    """Where documents are read and written."""
+
+    async def outline(self) -> Outline: ...
+
+    async def write(self, found: Sequence[TranslatedText], count: int) -> list[Written]: ...
+
+    async def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]: ...
+
+
+@final
+class Here:
+    """Documents that a thread reads and writes."""
+
+    def __init__(self, service: Service, model: ServedModel, sources: Sequence[str]) -> None:
+        self._service, self._model, self._sources = service, model, sources
+
+    async def outline(self) -> Outline:
+        self._documents = await beside(Documents, self._sources)
+        return self._documents.outline()
+
+    async def write(self, found: Sequence[TranslatedText], count: int) -> list[Written]:
+        pairs = self._documents.pairs(found)
+        words = await self._service.ask(self._model, ModelCall(work.align_pairs), pairs)
+        return await beside(self._documents.write, found, dict(zip(pairs, words, strict=True)), count)
+
+    async def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]:
+        return await beside(self._documents.write_in_place, row, ranks)
+
+
+@final
+class Elsewhere:
+    """Long documents, which a worker reads and writes: that takes Python's lock for long. Only texts go to and fro."""
+
+    def __init__(self, service: Service, model: ServedModel, sources: Sequence[str]) -> None:
+        self._service, self._model, self._sources = service, model, sources
+
+    async def outline(self) -> Outline:
+        found: Outline = await self._ask("outline")
+        return found
+
+    async def write(self, found: Sequence[TranslatedText], count: int) -> list[Written]:
+        written: list[Written] = await self._ask("finish", found, count)
+        return written
+
+    async def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]:
+        outputs: list[str] = await self._ask("write_in_place", row, ranks)
+        return outputs
+
+    async def _ask(self, *what: Any) -> Any:
+        return await self._service.ask_worker(self._model, ModelCall(work_on), (self._sources, *what))
+
+
+def work_on(translator: Any, asked: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Do what is asked with documents, in a worker."""
+    return [_work_on(translator, Documents(sources), *what) for sources, *what in asked]
+
+
+def _work_on(translator: Any, documents: Documents, name: str, *given: Any) -> Any:
+    if name != "finish":
+        return getattr(documents, name)(*given)
+    found, count = given
+    pairs = documents.pairs(found)
+    return documents.write(found, dict(zip(pairs, work.align_pairs(translator, pairs), strict=True)), count)
+
+
+def _only_texts(found: TranslatedText) -> TranslatedText:
+    return found._replace(results=[best and [Output(one.text) for one in best] for best in found.results])
 
 
 def keeps_structure(html: HtmlSource, outputs: Sequence[str]) -> bool:
@@ -83,19 +204,6 @@ def parts(element: Element) -> Iterator[Part]:
             yield write_node(child)
     yield inline
     yield element.end
-
-
-async def _align(service: Service, model: ServedModel, rows: Sequence[tuple[Inline, TranslatedText]]) -> Aligned:
-    """Align the outputs of all sentences that have tags around some words."""
-    pairs = [
-        (sentence.text, output.text)
-        for inline, text in rows
-        if not inline.is_uniform
-        for sentence, best in zip(text.sentences, text.results, strict=True)
-        for output in best or ()
-    ]
-    distinct = list(dict.fromkeys(pairs))
-    return dict(zip(distinct, await service.ask(model, ModelCall(work.align_pairs), distinct), strict=True))
 
 
 def _outputs(document: list[Part], found: dict[int, TranslatedText], aligned: Aligned, count: int) -> list[str]:

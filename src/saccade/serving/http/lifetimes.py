@@ -122,6 +122,8 @@ class OpenRequest:
 
     async def send(self, message: Message) -> None:
         self.has_started = True
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.timer.cancel()  # the answer is there; who reads it slowly has the time of `Connections`
         await self._send(message)
 
     def _begin_timer(self) -> None:

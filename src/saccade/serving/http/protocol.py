@@ -16,7 +16,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from saccade.serving.http.door import REFUSAL
-from saccade.serving.http.turns import Account, Counted, Turns
+from saccade.serving.http.turns import Account, Counted, Turns, rest
 from saccade.serving.processes.connections import ANSWERED, ASKED, WAITS, Held
 from saccade.serving.shares import FairShare
 
@@ -24,6 +24,7 @@ MAX_HEAD = 1 << 16  # bytes of request line and headers
 MAX_HEAD_SECONDS = 15.0  # from the connection, or from a request's first byte
 MAX_UNREAD = 128 << 20  # bytes of answers that wait to be read
 PROBE_SECONDS = 0.5
+SLICE = 1 << 17  # bytes of an answer that are handed to the system at once
 NO_LINGER = struct.pack("ii", 1, 0)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -101,6 +102,7 @@ class Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
         self._unread, self._unread_since = 0, 0.0
+        self._unsent = 0  # bytes of an answer that are not with the transport yet
         self._cycle: RequestResponseCycle | None = None  # that is answered
         self._is_partial = False  # a request has begun to come
         self.held: Held | None = None  # where another process has a handle of the connection
@@ -193,7 +195,7 @@ class Protocol(HttpToolsProtocol):
 
     def measure_unread(self, now: float) -> tuple[int, float]:
         """Return how many bytes wait to be read, and since when they have not become fewer."""
-        size = self.transport.get_write_buffer_size()
+        size = self.transport.get_write_buffer_size() + self._unsent
         if not size or size < self._unread:
             self._unread_since = now
         self._unread = size
@@ -222,12 +224,25 @@ class Protocol(HttpToolsProtocol):
             counted = self._count(app, Account(self._turns, self._client_of(cycle)))
             super()._start_asgi_task(cycle, counted if self.held is None else partial(self._tell_answer, counted))
 
-    @staticmethod
-    def _count(app: ASGI3Application, account: Account) -> ASGI3Application:
+    def _count(self, app: ASGI3Application, account: Account) -> ASGI3Application:
         async def call(scope: Any, receive: Any, send: Any) -> None:
-            await Counted(app(scope, receive, send), account)
+            await Counted(app(scope, receive, partial(self._send_in_slices, send)), account)
 
         return call
+
+    async def _send_in_slices(self, send: Any, message: Any) -> None:
+        """Send a long answer in parts, between which others come; one that is not read waits here."""
+        body = memoryview(message.get("body", b""))
+        if len(body) <= SLICE:
+            await send(message)
+            return
+        self._unsent = len(body)
+        for start in range(0, len(body), SLICE):
+            await rest()
+            part, is_last = body[start : start + SLICE], start + SLICE >= len(body)
+            await send({**message, "body": part, "more_body": message.get("more_body", False) or not is_last})
+            self._unsent -= len(part)
+            await asyncio.sleep(0)
 
     async def _tell_answer(self, app: ASGI3Application, scope: Any, receive: Any, send: Any) -> None:
         """Have a request answered, and say when the answer begins."""

@@ -7,7 +7,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, final
@@ -132,11 +132,19 @@ async def beside(call: Callable[..., Result], *given: Any) -> Result:
                 if account is not None:  # also where nobody waits for it any more
                     loop.call_soon_threadsafe(account.turns.charge, account.address, time.thread_time() - since)
 
+    async with one_at_a_time():
+        return await asyncio.to_thread(count)
+
+
+@contextlib.asynccontextmanager
+async def one_at_a_time() -> AsyncIterator[None]:
+    """While others ask, let the address of the request at hand do one thing beside the loop, when it has rested."""
+    account = _ACCOUNT.get()
     async with contextlib.AsyncExitStack() as stack:
         if account is not None and account.turns.is_shared:
             await stack.enter_async_context(account.turns.lock_of(account.address))
             await rest()
-        return await asyncio.to_thread(count)
+        yield
 
 
 @final

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import mmap
 import os
 import pickle
 import resource
@@ -38,9 +39,10 @@ LOOK_SECONDS = 0.05  # from one look at who still waits to the next
 KILLED_FIRST = "500"  # where the machine has no memory left
 FORKED_ENGINES = ("torch", "native")  # others have threads, which do not come along
 SIZE = struct.Struct("!Q")
-HIRE, READY = b"h", b"r"
+HIRE, READY, TASK, WANTED = b"h", b"r", b"t", b"w"
 DIE_WITH_PARENT = 1  # of prctl
 STANDARD_ERROR = 2
+MAPPED_FROM = 1 << 16  # bytes
 
 
 class WorkerLost(Exception):
@@ -63,7 +65,7 @@ class Task(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Answers or an error, and the processor time that they took."""
+    """Answers (those that are bytes as views of them) or an error, and the processor time that they took."""
 
     answers: list[Any]
     error: Exception | None
@@ -84,7 +86,7 @@ class Workers:
         self._calls = frozenset(calls)
         self._lock = threading.Lock()
         self._idle = deque[Worker]()  # the one that ended last comes last
-        self.num_workers = 0
+        self.num_workers, self.is_open = 0, True
         self.on_batch: Callable[[float], object] = lambda seconds: None  # told the processor time of each batch
         self.on_lost: Callable[[], object] = lambda: None
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -109,6 +111,7 @@ class Workers:
                 try:
                     socket.send_fds(self._channel, [HIRE], [theirs.fileno()])
                 except OSError:  # the process that forks them has ended
+                    self.is_open = False
                     ours.close()
                     return None
             self.num_workers += 1
@@ -134,6 +137,12 @@ class Workers:
             raise done.error
         return done.answers
 
+    def answer(self, task: Task, watcher: Watcher) -> list[Any]:
+        """Return the answers of any worker."""
+        if (worker := self.hire()) is None:
+            raise WorkerLost
+        return self.compute(worker, task, watcher)
+
     def end_idle(self) -> None:
         """End workers that have not been needed for a while; the server calls this once a second."""
         with self._lock:
@@ -143,6 +152,7 @@ class Workers:
     def close(self) -> None:
         """End all that wait; those that compute end with the process that forked them."""
         with self._lock:
+            self.is_open = False
             self._channel.close()
             while self._idle:
                 self._dismiss(self._idle.popleft())
@@ -167,6 +177,7 @@ class Worker:
         """Have it compute; raise `Ended` when nobody waits any more, an error when it has ended."""
         if self._process < 0:
             _, (self._process, *_), _, _ = socket.recv_fds(self._connection, len(READY), 1)
+        self._connection.sendall(TASK)
         _send(self._connection, task)
         told = None
         while not select.select([self._connection], [], [], LOOK_SECONDS)[0]:
@@ -174,7 +185,7 @@ class Worker:
             if wanted is not None and not any(wanted):
                 raise Ended
             if wanted is not None and wanted != told:
-                self._connection.sendall(bytes(wanted))
+                self._connection.sendall(WANTED + SIZE.pack(len(wanted)) + bytes(wanted))
                 told = wanted
         done: Done = _receive(self._connection)
         self.since = time.monotonic()
@@ -238,15 +249,20 @@ def _work(connection: socket.socket, models: Mapping[str, Any]) -> None:
     socket.send_fds(connection, [READY], [os.pidfd_open(os.getpid())])
     with contextlib.suppress(OSError, EOFError, Ended):
         while True:
+            server = _Server(connection)
+            while _receive_bytes(connection, len(TASK)) != TASK:
+                server.hear()  # what was said of the one before, too late
             task: Task = _receive(connection)
-            _send(connection, _compute(task, models[task.model], _Server(connection, len(task.items))))
+            _send(connection, _compute(task, models[task.model], _Server(connection)))
 
 
 def _compute(task: Task, model: Any, server: _Server) -> Done:
     since, answers, problem = time.process_time(), list[Any](), None
     try:
         with supervised(server):
-            answers = task.call(model, task.items)
+            answers = [
+                pickle.PickleBuffer(one) if isinstance(one, bytes) else one for one in task.call(model, task.items)
+            ]
     except Exception as error:
         problem = error
     return Done(answers, problem, time.process_time() - since)
@@ -256,16 +272,21 @@ def _compute(task: Task, model: Any, server: _Server) -> Done:
 class _Server:
     """Whoever waits for a worker: it says which items are still wanted, and closes the connection when none is."""
 
-    def __init__(self, connection: socket.socket, num_items: int) -> None:
-        self._connection, self._num_items = connection, num_items
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._wanted: list[bool] | None = None
 
     def pause(self) -> None:
         try:
             while select.select([self._connection], [], [], 0)[0]:
-                self._wanted = [bool(one) for one in _receive_bytes(self._connection, self._num_items)]
+                _receive_bytes(self._connection, len(WANTED))
+                self.hear()
         except (OSError, EOFError):
             raise Ended from None
+
+    def hear(self) -> None:
+        (size,) = SIZE.unpack(_receive_bytes(self._connection, SIZE.size))
+        self._wanted = [bool(one) for one in _receive_bytes(self._connection, size)]
 
     def find_wanted(self) -> list[bool] | None:
         return self._wanted
@@ -295,19 +316,28 @@ def _close_all_but(kept: int) -> None:
 
 
 def _send(connection: socket.socket, what: Any) -> None:
-    content = pickle.dumps(what, pickle.HIGHEST_PROTOCOL)
-    connection.sendall(SIZE.pack(len(content)))
-    connection.sendall(content)
+    """Send an object; what it holds in `PickleBuffer`s goes after it, uncopied."""
+    buffers = list[pickle.PickleBuffer]()
+    content = pickle.dumps(what, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+    parts = [memoryview(content), *(buffer.raw() for buffer in buffers)]
+    connection.sendall(SIZE.pack(len(parts)) + b"".join(SIZE.pack(part.nbytes) for part in parts))
+    for part in parts:
+        connection.sendall(part)
 
 
 def _receive(connection: socket.socket) -> Any:
-    (size,) = SIZE.unpack(_receive_bytes(connection, SIZE.size))
-    return pickle.loads(_receive_bytes(connection, size))
+    (count,) = SIZE.unpack(_receive_bytes(connection, SIZE.size))
+    sizes = [size for (size,) in SIZE.iter_unpack(_receive_bytes(connection, count * SIZE.size))]
+    content, *buffers = [_receive_bytes(connection, size) for size in sizes]
+    return pickle.loads(content, buffers=buffers)
 
 
-def _receive_bytes(connection: socket.socket, size: int) -> bytearray:
-    """Receive so many bytes; raise EOFError if the other side has ended."""
-    content = bytearray(size)
+def _receive_bytes(connection: socket.socket, size: int) -> memoryview:
+    """Receive so many bytes; raise EOFError if the other side has ended.
+
+    Many go into fresh memory, which the system fills while others hold Python's lock.
+    """
+    content = memoryview(mmap.mmap(-1, size) if size > MAPPED_FROM else bytearray(size))
     if size and connection.recv_into(content, size, socket.MSG_WAITALL) < size:
         raise EOFError
     return content
