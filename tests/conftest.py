@@ -148,6 +148,12 @@ def whole_reports(brief_reports: dict[str, int], monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def no_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let trainings end without a report."""
+    monkeypatch.setattr("saccade.runs.train._report", lambda folder, console: None)
+
+
+@pytest.fixture
 def quick_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Pythons that a test starts be forks of one that has imported everything."""
     if hasattr(os, "fork"):

@@ -22,6 +22,7 @@ from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.training import adaptation, checkpoints
 
+pytestmark = pytest.mark.usefixtures("no_reports")
 NEW_WORDS = ["a", "b", "c", "x", "y"]
 QUICK = {"max_steps": 4, "validate_every": 2, "save_every": 2, "metric": "loss", "tokens_per_batch": 41}
 

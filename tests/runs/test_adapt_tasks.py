@@ -20,6 +20,7 @@ from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.training import checkpoints
 
+pytestmark = pytest.mark.usefixtures("no_reports")  # tests/bench/test_config_fuzzing.py has one of each sample
 QUICK = {"device": "cpu", "training.max_steps": 2, "training.validate_every": 1, "training.save_every": 1}
 ATTENDS = {"aligned", "jsonl", "csv", "copied", "plain_text", "points"}  # by several heads, which adapters need
 REPLACED = {  # in the texts to grow by: a word that comes twice or more, and a new one
