@@ -230,8 +230,7 @@ def of_attacks(rows: Sequence[resistance.AttackRow]) -> Table:
     for row in rows:
         times = (f"{1000 * one.percentile(share):,.0f}" for one in (row.quiet, row.attacked) for share in (0.5, 0.99))
         found = row.attacked.as_dict()
-        bad = sum(found[key] for key in ("refused", "errors", "lost", "wrong", "swapped"))
-        counts = (f"{found['answers']:,}", f"{bad:,}")
+        counts = (f"{found['answers']:,}", f"{row.num_not_right:,}")
         table.add_row(row.name, *times, f"{row.times:.1f}", *counts, style="bold" if row.is_bad else "")
     return table
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from saccade.bench.choices import parse_names
 from saccade.bench.serving.attacks import attacking, attacks
 from saccade.bench.serving.http_client import start_server
-from saccade.bench.serving.load import Clients, LoadPlan, Say, Tally, after, right_answers
+from saccade.bench.serving.load import FINE, Clients, LoadPlan, Say, Tally, after, right_answers
 
 MOST_TIMES = 5.0  # as long as without the attack
 WARM_SECONDS = 3.0
@@ -30,9 +30,13 @@ class AttackRow(NamedTuple):
         return self.attacked.percentile(0.99) / self.quiet.percentile(0.99)
 
     @property
-    def is_bad(self) -> bool:
+    def num_not_right(self) -> int:
         found = self.attacked.as_dict()
-        return self.times > MOST_TIMES or any(found[key] for key in ("refused", "errors", "lost", "swapped", "wrong"))
+        return sum(int(found[key]) for key in ("refused", "errors", "lost", "swapped", "wrong"))
+
+    @property
+    def is_bad(self) -> bool:
+        return self.times > MOST_TIMES or self.num_not_right > 0
 
     def as_dict(self) -> dict[str, Any]:
         found = {"attack": self.name, "times": self.times, "bad": self.is_bad}
@@ -55,6 +59,7 @@ def run(plan: LoadPlan, names: str | None, say: Say) -> list[AttackRow]:
             with attacking(where, known[name]):
                 attacked = asyncio.run(clients.run(plan.clients, until=after(plan.seconds), pause=plan.pause))
             rows.append(AttackRow(name, quiet, attacked))
-            say(f"{name}: p99 {quiet.percentile(0.99):.3f} s, then {attacked.percentile(0.99):.3f} s")
+            found = f"{attacked.statuses[FINE]:,} answers, {rows[-1].num_not_right} not right"
+            say(f"{name}: p99 {quiet.percentile(0.99):.3f} s, then {attacked.percentile(0.99):.3f} s; {found}")
             asyncio.run(clients.run(plan.clients, until=after(REST_SECONDS), pause=plan.pause))
     return rows
