@@ -15,7 +15,7 @@ if importlib.util.find_spec("triton") is not None:
     import triton.language as tl
     from triton.runtime import interpreter
 
-    from quick_interpreter import hasten
+    from kernels.quick_interpreter import hasten
 
     hasten()
     patch = interpreter._patch_lang_tensor

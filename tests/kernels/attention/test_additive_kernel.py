@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cases import DTYPES, MASKS, build_score, random_inputs
-from host_kernels import COMPILER, HostCompiler, HostModule
+from kernels.host_kernels import COMPILER, HostCompiler, HostModule
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve

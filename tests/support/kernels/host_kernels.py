@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from saccade.ops.kernels import nvrtc
 
-HEADERS = Path(__file__).parent / "cpp"
+HEADERS = Path(__file__).parents[1] / "cpp"
 COMPILER = shutil.which("g++")
 # -ffp-contract=off: only what says fmaf is fused; -Og compiles fast; each library keeps its own threads,
 # which jump between stacks, as _FORTIFY_SOURCE would not let them
