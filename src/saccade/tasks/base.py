@@ -217,7 +217,7 @@ class Traits(NamedTuple):
     labels: Sequence[str] | None = None  # what it chooses from
     picture: PictureSize | None = None  # what it reads, if these are pictures
     sound: Mel | None = None  # how a sound becomes what it reads, if these are sounds
-    answers: str = "line"  # how the page shows it: "text", "label", "spans", "path", "continuation", "sound", or a line
+    answers: str = "line"  # how the page shows it: text, elements, label, spans, path, continuation, sound, or a line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
     streams: bool = False  # `follow` tells an answer while it is written

@@ -12,7 +12,7 @@ import { wordPlaces } from "./text/positions.js";
 import { spanView } from "./text/spans.js";
 import { speechView } from "./text/speech.js";
 
-const VIEWS = { text: outputView, label: labelView, spans: spanView, path: glimpseView, continuation: continuationView, sound: speechView }; // by what an answer is
+const VIEWS = { text: outputView, elements: outputView, label: labelView, spans: spanView, path: glimpseView, continuation: continuationView, sound: speechView }; // by what an answer is
 const READING = ["cross", "copy", "pooling"]; // the kinds of attention from an answer to the input
 const DWELL = 120; // milliseconds on a word of a sentence that nobody looked at, before its weights are asked for
 

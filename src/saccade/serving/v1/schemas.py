@@ -334,7 +334,7 @@ class ModelDescription(BaseModel):
     title: Annotated[str, Field(description="The task as a title to read.")]
     reads: Annotated[str, Field(description="Its input: text, picture or sound.")]
     answers: Annotated[
-        str, Field(description="The kind of its answers: text, label, spans, path, continuation; or line.")
+        str, Field(description="The kind of its answers: text, elements, label, spans, path, continuation; or line.")
     ]
     streams: Annotated[bool, Field(description="Whether an answer can be sent while it is written.")]
     languages: Languages | None = None

@@ -60,7 +60,7 @@ class Pointer(Predictor):
             evidence={"attention": True},
             needs_files=False,
             beam=self.options.width,
-            answers="text",
+            answers="elements",
             texts="anything",
             sample=SAMPLES[PROBLEMS[self.kind].width],
         )
