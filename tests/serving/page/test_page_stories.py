@@ -1,4 +1,4 @@
-"""A question about a story on the page: the answer, and the sentences that were read, in the text and by hop."""
+"""A question about a story on the page: the answer, and the sentences that were read; and elements put in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from rich.console import Console
 
-from pages.browser import highlights, look, opened, shares, typed
+from pages.browser import highlights, look, opened, shares, typed, words_of
 from pages.runs import TRAINING
 from saccade.datasets.made.stories import draw_story
 from saccade.runs import config as config_file
@@ -20,6 +20,7 @@ from saccade.serving.models import load_runs
 from servers import serving
 
 TEXT = "Mary went to the cellar. John moved to the garden. Where is Mary?"
+ELEMENTS = "0.5 0.12 0.93"
 
 
 def test_the_sentences_that_hops_read_light_up(browser: Browser, tmp_path: Path) -> None:
@@ -38,3 +39,15 @@ def test_the_sentences_that_hops_read_light_up(browser: Browser, tmp_path: Path)
         lit = shares(highlights(page))
         first, second = (sum(hop[at] for hop in seen["attention"]["pooling"]["weights"][0][0]) for at in (0, 1))
         assert lit[0] / lit[1] == pytest.approx(first / second, rel=0.05)
+
+
+def test_elements_are_put_in_order(browser: Browser, tmp_path: Path) -> None:
+    sizes = {"sizes": [3, 4], "test_sizes": [3], "num_valid": 2, "num_test": 2}
+    content = {"task": "point", "device": "cpu", "data": sizes, "model": {"width": 8}, "training": TRAINING}
+    train.train(config_file.check_config(content, "sort"), tmp_path / "run", Console(quiet=True))
+    with serving(load_runs([tmp_path / "run"])) as site, opened(browser, site) as page:
+        typed(page, ELEMENTS)
+        seen = look(site, ELEMENTS, "run")
+        expect(words_of(page)).to_have_text(seen["answer"]["text"].split())
+        words_of(page).first.hover()
+        expect(page.locator("#highlights .highlight").first).to_be_visible()
