@@ -114,6 +114,21 @@ def test_our_side_counts_every_real_token_of_the_counted_steps(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small")
+def test_torchs_own_transformer_trains_on_the_same_sentences(tmp_path: Path) -> None:
+    ours, theirs = training.run(plan(tmp_path, "torch"), lambda _: None)
+    assert (ours.problem, theirs.problem) == (None, None)
+    assert theirs.title == "torch.nn.Transformer"
+    assert theirs.rate
+    config = training._config(plan(tmp_path).job(), training._files(tmp_path))
+    both = training.prepare_tokenizers(config, tmp_path / "run")
+    (store,) = training.corpora.stores(config, both, tmp_path / "run" / "store")
+    work = training.read_lengths(store, 2048)
+    assert (work.tokens, len(work.source_N)) == (2048, 399)
+    read = store.target[5]  # without </s>
+    assert work.target_N[5] == len(read) + 1
+
+
+@pytest.mark.usefixtures("small")
 def test_marks_are_the_tokens_that_the_loop_counts(tmp_path: Path) -> None:
     config = training._config(plan(tmp_path).job(), training._files(tmp_path))
     marks = training.train_ours(config, tmp_path / "run").marks
@@ -176,7 +191,10 @@ def test_a_peer_that_fails_says_why(tmp_path: Path) -> None:
 def test_mistakes_name_the_place(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--data: there is no file at .*train\.de\.gz"):
         training.run(ToolkitPlan(tmp_path, (), tmp_path), lambda _: None)
-    with pytest.raises(UserError, match=r"--peers: 'moses' given; allowed: none, or some of opennmt_py,eole,joeynmt"):
+    with pytest.raises(
+        UserError,
+        match=r"--peers: 'moses' given; allowed: none, or some of opennmt_py,eole,joeynmt,torch,torch-compiled",
+    ):
         training.choose_toolkits("eole, moses")
     assert training.choose_toolkits("eole, joeynmt,") == ("eole", "joeynmt")
     assert training.choose_toolkits("none") == ()

@@ -6,6 +6,7 @@ between two steps of the same training, with loading of batches, without set-up,
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 import time
@@ -21,6 +22,11 @@ from saccade.bench.peers import configs
 from saccade.bench.peers.configs import ToolkitJob
 from saccade.bench.peers.environments import Failed
 from saccade.bench.peers.toolkits import PEERS, Mark, Toolkit, ToolkitOutcome, Versions
+from saccade.bench.training import trainers
+from saccade.bench.training.flops import ModelSizes
+from saccade.bench.training.sentences import TrainingText
+from saccade.bench.training.trainers import TrainJob
+from saccade.data.store import Store
 from saccade.data.text.tokenizer import UNKNOWN, SentencePiece
 from saccade.errors import UserError
 from saccade.files import replace_file
@@ -34,6 +40,7 @@ from saccade.training.loop import Trainer
 Say = Callable[[str], None]
 LANGUAGES = ("de", "en")
 FEW = 8  # pairs for a peer that insists on a validation set
+LOOPS = ("torch", "torch-compiled")  # of `trainers.PEERS`: the usual loop of torch's users, in this process
 NEVER = (1 << 31) - 1  # steps
 
 
@@ -97,38 +104,40 @@ def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
     """Train with every toolkit in turns, round by round; our row is the first."""
     config = _config(plan.job(), _files(plan.data), plan.precision)
     torch.set_num_threads(plan.threads)
-    contestants = [_Contestant(ToolkitRow("saccade", Versions(saccade.__version__, torch.__version__)), None)]
-    contestants += [_make_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
+    contestants = [_Contestant(_row_here("saccade", saccade.__version__), train_ours_steadily)]
+    contestants += [_make_ready(name, plan, say) for name in plan.names]
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)
         say("cutting the text into pieces")
         write_peer_files(config, folder)
         for number in range(1, plan.rounds + 1):
-            for contestant in contestants:
-                if contestant.row.problem is None:
-                    say(f"round {number} of {plan.rounds}: {contestant.row.title}")
-                    _measure(contestant, plan, config, folder)
+            for row, train in contestants:
+                if row.problem is None:
+                    say(f"round {number} of {plan.rounds}: {row.title}")
+                    try:
+                        row.rounds.append(train(plan, config, folder))
+                    except Failed as error:
+                        row.problem = str(error)
     return [contestant.row for contestant in contestants]
 
 
 class _Contestant(NamedTuple):
-    """A row, and the toolkit that fills it (None for ours)."""
+    """A row, and the training that fills it: of a plan, with our config, in the folder of the peers' files."""
 
     row: ToolkitRow
-    toolkit: Toolkit | None
+    train: Callable[[ToolkitPlan, TranslateConfig, Path], Round]
 
 
-def _measure(contestant: _Contestant, plan: ToolkitPlan, config: TranslateConfig, folder: Path) -> None:
-    row, toolkit = contestant
-    try:
-        trained = train_ours(config, folder) if toolkit is None else toolkit.train(plan.job(), folder, plan.threads)
-        row.rounds.append(measure_steady(trained, plan.warmup))
-    except Failed as error:
-        row.problem = str(error)
+def _row_here(title: str, version: str) -> ToolkitRow:
+    return ToolkitRow(title, Versions(version, torch.__version__))
 
 
-def _make_ready(toolkit: Toolkit, say: Say) -> _Contestant:
+def _make_ready(name: str, plan: ToolkitPlan, say: Say) -> _Contestant:
     """Install a peer if it isn't there, and read its versions."""
+    if name in LOOPS:
+        title = trainers.PEERS[name].title
+        return _Contestant(_row_here(title, torch.__version__), functools.partial(train_loop, name))
+    toolkit = Toolkit.at(PEERS[name], plan.peers_folder / name)
     row = ToolkitRow(toolkit.peer.title)
     try:
         if not toolkit.environment.is_ready:
@@ -137,7 +146,39 @@ def _make_ready(toolkit: Toolkit, say: Say) -> _Contestant:
         row.versions = toolkit.versions()
     except Failed as error:
         row.problem = str(error)
-    return _Contestant(row, toolkit)
+    return _Contestant(row, functools.partial(_train_toolkit, toolkit))
+
+
+def _train_toolkit(toolkit: Toolkit, plan: ToolkitPlan, config: TranslateConfig, folder: Path) -> Round:
+    del config
+    return measure_steady(toolkit.train(plan.job(), folder, plan.threads), plan.warmup)
+
+
+def train_ours_steadily(plan: ToolkitPlan, config: TranslateConfig, folder: Path) -> Round:
+    """Train with our own loop, and count what follows the warm-up."""
+    return measure_steady(train_ours(config, folder), plan.warmup)
+
+
+def train_loop(name: str, plan: ToolkitPlan, config: TranslateConfig, folder: Path) -> Round:
+    """Train a model of torch's layers in this process, on the same sentences, padded to a few widths.
+
+    Its batches lie ready, its dropout acts on residuals alone, and nothing is clipped: each only makes it faster.
+    """
+    (store,) = corpora.stores(config, prepare_tokenizers(config, folder), folder / "store")
+    job, work = plan.job(), read_lengths(store, config.training.tokens_per_batch)
+    sizes = ModelSizes(job.width, job.num_layers, job.vocabulary_size, job.num_heads, job.hidden_width)
+    given = TrainJob(torch.device("cpu"), sizes, work.tokens, plan.steps, plan.warmup)
+    torch.manual_seed(job.seed)
+    try:
+        trained = trainers.measure_peer(trainers.PEERS[name], given, work, store)
+    except Exception as error:  # whatever a compiler says
+        raise Failed(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}") from error
+    return Round(trained.tokens, trained.seconds, None)
+
+
+def read_lengths(store: Store, tokens: int) -> TrainingText:
+    """Return the lengths of a corpus, </s> included."""
+    return TrainingText("Multi30k", store.source.lengths + 1, store.target.lengths + 1, tokens)
 
 
 def measure_steady(trained: ToolkitOutcome, warmup: int) -> Round:
@@ -236,11 +277,14 @@ def default_data() -> Path:
     return (Path(root) if root else Path("..") / "shared" / "data") / "multi30k"
 
 
-def choose_toolkits(names: str) -> tuple[str, ...]:
-    """Parse a list of peers: names with commas, or none."""
+def choose_toolkits(names: str | None) -> tuple[str, ...]:
+    """Parse a list of peers: names with commas, or none; without a list, return all."""
+    if names is None:
+        return (*PEERS, *LOOPS)
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if unknown := [name for name in asked if name not in PEERS and asked != ("none",)]:
-        raise UserError(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(PEERS)}")
+    allowed = [*PEERS, *LOOPS]
+    if unknown := [name for name in asked if name not in allowed and asked != ("none",)]:
+        raise UserError(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(allowed)}")
     return () if asked == ("none",) else asked
 
 

@@ -16,7 +16,6 @@ from rich.console import Console
 from saccade.bench import decoding as decoding_bench
 from saccade.bench import pictures, tables
 from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_numbers, refuse_options
-from saccade.bench.peers.toolkits import PEERS
 from saccade.bench.training import accelerator, flops
 from saccade.bench.training import toolkits as training_bench
 from saccade.bench.training.trainers import TrainJob
@@ -73,7 +72,7 @@ def bench_train(
 ) -> None:
     """Train one model with saccade and with others: real target tokens a second.
 
-    On cpu with Eole, OpenNMT-py and JoeyNMT; on cuda with Hugging Face's, torch's and step-by-step loops.
+    On cpu with Eole, OpenNMT-py, JoeyNMT and torch's; on cuda with Hugging Face's, torch's and step-by-step loops.
     """
     check_device(device)
     here: dict[str, Any] = {"tokens": tokens, "steps": steps, "num_widths": shapes, "data": data}
@@ -91,7 +90,7 @@ def bench_train(
         raise UserError(f"--steps: {steps} given; on a cpu it must be 10 or more, since toolkits report every ten")
     plan = training_bench.ToolkitPlan(
         data=training_bench.default_data() if data is None else data,
-        names=training_bench.choose_toolkits(",".join(PEERS) if peers is None else peers),
+        names=training_bench.choose_toolkits(peers),
         peers_folder=(peers_folder or PEERS_FOLDER).expanduser(),
         steps=steps or 100,
         rounds=rounds or 2,
