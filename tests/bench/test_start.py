@@ -34,6 +34,12 @@ def test_a_command_that_fails_is_named() -> None:
         start.measure({"broken": [sys.executable, "-c", "raise ValueError('no')"]}, 1, lambda _: None)
 
 
+def test_modules_are_compiled_as_an_installation_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import sys; assert not sys.dont_write_bytecode"
+    assert start.measure({"quick": [sys.executable, "-S", "-c", code]}, 1, lambda _: None)
+
+
 def test_imports_are_added_up_by_package(tmp_path: Path) -> None:
     package = tmp_path / "large"
     package.mkdir()

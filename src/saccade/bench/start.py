@@ -1,10 +1,12 @@
 """`saccade bench start`: how long it takes until something happens, and which imports take the time.
 
-Every command runs in a process of its own, in turns; what is counted is the time until it has ended.
+Every command runs in a process of its own, in turns; what is counted is the time until it has ended. Compiled modules
+are kept, as an installation has them, even where PYTHONDONTWRITEBYTECODE says that they should not be.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import subprocess
@@ -78,7 +80,7 @@ def measure(commands: Mapping[str, list[str]], rounds: int, say: Say) -> list[St
 def profile_imports(command: Sequence[str]) -> list[ImportRow]:
     """Add up the times of imports by package, the slowest first; Python's own are one."""
     with_times = [command[0], "-X", "importtime", *command[1:]]
-    done = subprocess.run(with_times, capture_output=True, text=True, check=False)
+    done = subprocess.run(with_times, capture_output=True, text=True, check=False, env=_environment())
     seconds, modules = defaultdict[str, float](float), defaultdict[str, int](int)
     for own, _, name in IMPORT.findall(done.stderr):
         package = name.partition(".")[0]
@@ -91,12 +93,16 @@ def profile_imports(command: Sequence[str]) -> list[ImportRow]:
 
 def _run(title: str, command: Sequence[str]) -> StartRow:
     watched = [sys.executable, "-S", "-c", WATCHER, *command]
-    done = subprocess.run(watched, capture_output=True, text=True, check=False)
+    done = subprocess.run(watched, capture_output=True, text=True, check=False, env=_environment())
     seconds, cpu_seconds, kibibytes, code = map(float, done.stdout.split())
     if code:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         raise UserError(f"{title}: it ended with {code:.0f}: {last}")
     return StartRow(title, seconds, cpu_seconds, kibibytes / 1024)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _take_medians(rows: Sequence[StartRow]) -> StartRow:

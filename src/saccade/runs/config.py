@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from saccade.config import load as config_file
 from saccade.config.base import RunSection
@@ -26,8 +26,18 @@ def load_config(path: Path, overrides: Overrides = (), fill_in: FillIn = dict) -
 
 def check_config(content: dict[str, Any], where: str) -> Any:
     """Build a config from plain data; `where` names its origin in messages."""
-    return config_file.check_config(content, where, _kinds())
+    return config_file.check_config(content, where, _Configs())
 
 
-def _kinds() -> dict[str, type[RunSection]]:
-    return {name: task.config for name, task in TASKS.items()}
+@final
+class _Configs(Mapping[str, type[RunSection]]):
+    """The config of each task."""
+
+    def __getitem__(self, name: str) -> type[RunSection]:
+        return TASKS[name].config
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TASKS)
+
+    def __len__(self) -> int:
+        return len(TASKS)

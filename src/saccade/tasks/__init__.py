@@ -1,25 +1,18 @@
 """Tasks: a folder each, with its config, data, network, loss, validation and predictor; `TASKS` names them all."""
 
-from saccade.tasks.answer.task import ANSWER
-from saccade.tasks.caption.task import CAPTION
-from saccade.tasks.classify.task import CLASSIFY
-from saccade.tasks.glimpse.task import GLIMPSE
-from saccade.tasks.point.task import POINT
-from saccade.tasks.remember.task import REMEMBER
-from saccade.tasks.speak.task import SPEAK
-from saccade.tasks.tag.task import TAG
-from saccade.tasks.translate.task import TRANSLATE
-from saccade.tasks.write.task import WRITE
+from saccade.tasks.table import TaskTable
 
-TASKS = {
-    "translate": TRANSLATE,
-    "classify": CLASSIFY,
-    "tag": TAG,
-    "glimpse": GLIMPSE,
-    "caption": CAPTION,
-    "write": WRITE,
-    "answer": ANSWER,
-    "remember": REMEMBER,
-    "point": POINT,
-    "speak": SPEAK,
-}
+TASKS = TaskTable(
+    {
+        "translate": "translate.task:TRANSLATE",
+        "classify": "classify.task:CLASSIFY",
+        "tag": "tag.task:TAG",
+        "glimpse": "glimpse.task:GLIMPSE",
+        "caption": "caption.task:CAPTION",
+        "write": "write.task:WRITE",
+        "answer": "answer.task:ANSWER",
+        "remember": "remember.task:REMEMBER",
+        "point": "point.task:POINT",
+        "speak": "speak.task:SPEAK",
+    }
+)
