@@ -18,6 +18,7 @@ from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
 from saccade.export.native import pack as native_pack
 from saccade.export.native.engine import NativeEngine
 from saccade.export.native.library import choose_kernels
+from saccade.export.native.reader import Encoder, NativeReader, difference, refuse_network, replace_encoders
 from saccade.export.native.search import NativeSearch
 from saccade.export.native.shortlist import Shortlist
 from saccade.export.proof import Engine, max_difference, score_ours
@@ -53,13 +54,43 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
         return predictor
     if choice.name not in ENGINES:
         raise UserError(f"engine: {choice.name!r} given; allowed: auto, {TORCH.name}, {', '.join(ENGINES)}")
+    return _use_engine(predictor, choice)
+
+
+def _use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
+    """Let an engine search, or the native one read for a model that answers in one pass."""
+    if choice.name == "native" and predictor.has_readers:
+        return _use_readers(predictor, choice)
     return predictor.with_searcher(lambda portable: make_searcher(portable, choice))
+
+
+def _use_readers(predictor: Predictor, choice: EngineChoice) -> Predictor:
+    """Put the native library in the place of a network's text encoders."""
+    network = predictor.portable().network
+    if choice.shortlist is not None:
+        raise UserError("shortlist: given, but this model writes no text")
+    if (reason := refuse_network(network)) is not None:
+        raise UserError(f"engine: native can't run this model: {reason}; the engine torch can")
+    return predictor.with_network(replace_encoders(network, partial(_pack_reader, choice.quantization)), choice.name)
+
+
+def _pack_reader(quantization: Quantization, encoder: Encoder) -> NativeReader:
+    packed = native_pack.pack(encoder, quantization)
+    reader = NativeReader(encoder, packed)
+    if quantization == "float32":
+        native_pack.check_once(packed, reader.kernels, partial(_check_reader, reader))
+    return reader
+
+
+def _check_reader(reader: NativeReader) -> None:
+    if not (worst := difference(reader, LONGEST_CHECKED)) <= MOST_DIFFERENCE:
+        raise UserError(f"engine: native is wrong on this machine, vectors differ by {worst:.1e}; use torch")
 
 
 def _use_native_or_torch(predictor: Predictor, choice: EngineChoice) -> Predictor:
     """Nobody asked for the native engine: what goes wrong with it is a warning."""
     try:
-        return predictor.with_searcher(lambda portable: make_searcher(portable, choice))
+        return _use_engine(predictor, choice)
     except UserError as error:
         warnings.warn(f"engine: auto takes torch, which is slower: {error}", stacklevel=3)
         return predictor
@@ -75,16 +106,17 @@ def choose_engine(predictor: Predictor) -> tuple[EngineName, str]:
         portable = predictor.portable()
     except UserError:
         return "torch", "models of this task are run by torch alone"
-    if not isinstance(portable, Portable):
-        return "torch", "models of this task are run by torch alone"
     if (device := next(portable.network.parameters()).device).type != "cpu":
         return "torch", f"the model is on {device}"
-    if (reason := native_pack.refuse(portable.network)) is not None:
+    writes = isinstance(portable, Portable)
+    if (reason := (native_pack.refuse if writes else refuse_network)(portable.network)) is not None:
         return "torch", f"the native library can't run {reason}"
     try:
         kernels = choose_kernels()
     except UserError as error:
         return "torch", Unbuilt(str(error).removeprefix("engine: "))
+    if not writes:
+        return "native", f"the native library runs the encoder of this model, here with kernels for {kernels}"
     kind = "Transformer" if isinstance(portable.network, Transformer) else "RNN"
     return "native", f"the native library runs all of this {kind}, here with kernels for {kernels}"
 
@@ -97,11 +129,11 @@ def explain_engines(predictor: Predictor) -> dict[EngineName, str | None]:
     except UserError as error:
         return {name: None if name == "torch" else str(error) for name in ("torch", *ENGINES)}
     for name in ENGINES:
-        if not isinstance(portable, Portable):
-            found[name] = "it searches for texts, and models of this task write none"
-        elif name == "native":
+        if name == "native":
             chosen, reason = choose_engine(predictor)
             found[name] = None if chosen == name else reason
+        elif not isinstance(portable, Portable):
+            found[name] = "it searches for texts, and models of this task write none"
         else:
             found[name] = _explain_format(name, portable)
     return found

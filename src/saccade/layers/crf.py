@@ -33,7 +33,7 @@ class LinearChain(nn.Module):
         return self.score(emission_BTV, tag_BT, length_B) - self.log_partition(emission_BTV, length_B)
 
     def score(self, emission_BTV: Tensor, tag_BT: Tensor, length_B: Tensor) -> Tensor:
-        pair_VV, edge = self._pairs(), self.num_tags
+        pair_VV, edge = self.pairs(), self.num_tags
         real_BT = _real(tag_BT, length_B)
         tag_BT = tag_BT.where(real_BT, edge)
         before_BT = torch.cat([torch.full_like(tag_BT[:, :1], edge), tag_BT[:, :-1]], 1)
@@ -43,7 +43,7 @@ class LinearChain(nn.Module):
 
     def log_partition(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
         """Return log Z(x), [B]: alpha_t[y] = emission[t, y] + log sum_x exp(alpha_t-1[x] + transition[x, y])."""
-        pair_VV, edge = self._pairs(), self.num_tags
+        pair_VV, edge = self.pairs(), self.num_tags
         factor_VV, emission_BTV = pair_VV[:edge, :edge].exp(), widen(emission_BTV)
         real_TB1 = _real(emission_BTV[..., 0], length_B).mT[..., None]
         alpha_BV = pair_VV[edge, :edge] + emission_BTV[:, 0]
@@ -56,7 +56,7 @@ class LinearChain(nn.Module):
     @torch.no_grad()
     def best(self, emission_BTV: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best tags [B, T], 0 behind the length, and their scores [B] (Viterbi 1967)."""
-        pair_VV, edge = self._pairs(), self.num_tags
+        pair_VV, edge = self.pairs(), self.num_tags
         inner_VV, emission_BTV = pair_VV[:edge, :edge], widen(emission_BTV)
         real_BT = _real(emission_BTV[..., 0], length_B)
         stay_V = torch.arange(edge, device=emission_BTV.device)
@@ -79,7 +79,8 @@ class LinearChain(nn.Module):
         (marginal_BTV,) = torch.autograd.grad(self.log_partition(emission_BTV, length_B).sum(), emission_BTV)
         return marginal_BTV
 
-    def _pairs(self) -> Tensor:
+    def pairs(self) -> Tensor:
+        """Return the score of each pair of neighbours, [V + 1, V + 1]: from, to."""
         return self.transition + self.get_buffer("penalty")
 
 

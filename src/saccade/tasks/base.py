@@ -329,6 +329,16 @@ class Predictor(Protocol):
         del make
         raise UserError("engine: models of this task are run by torch alone; allowed: text to text")
 
+    @property
+    def has_readers(self) -> bool:
+        """Whether it answers in one pass, with a network whose text encoders another engine may run."""
+        return False
+
+    def with_network(self, network: nn.Module, engine: str) -> Predictor:
+        """Return the same predictor with another network of the same kind, parts of which this engine runs."""
+        del network
+        raise UserError(f"engine: {engine} given; models of this task are run by torch alone")
+
     def with_glossary(self, path: Path) -> Predictor:
         """Return the same predictor, whose outputs have the terms of a file as it asks."""
         raise UserError(f"{path}: models of this task take no glossary; allowed: text to text")

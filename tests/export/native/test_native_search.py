@@ -298,8 +298,12 @@ def test_auto_is_torch_for_ensembles_and_other_tasks(tmp_path: Path) -> None:
     assert load(run, run, engine="auto").predict(["a"])
     with pytest.raises(UserError, match="engine: native given with an ensemble"):
         load(run, run, engine="native")
-    assert engines.choose_engine(tagger()) == ("torch", "models of this task are run by torch alone")
-    assert engines.explain_engines(tagger())["native"] == "it searches for texts, and models of this task write none"
+    assert engines.choose_engine(tagger())[1].startswith("the native library runs the encoder of this model")
+    told = engines.explain_engines(tagger())
+    assert told["native"] is None
+    assert told["ctranslate2"] == "it searches for texts, and models of this task write none"
+    chosen, reason = engines.choose_engine(tagger("bag"))
+    assert (chosen, "without a recurrent or self-attentive encoder" in reason) == ("torch", True)
 
 
 def test_without_a_compiler_the_engine_is_refused_with_a_sentence(

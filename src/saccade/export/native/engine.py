@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -17,8 +14,7 @@ from torch import Tensor
 from saccade.attention.positions import Learned
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.decoding import Stepper
-from saccade.errors import UserError
-from saccade.export.native.library import choose_kernels, load_library
+from saccade.export.native.library import OpenedModel, choose_kernels, load_library
 from saccade.export.native.pack import PANEL, Packable
 from saccade.export.proof import TOKENS, Ids, Sources, pick_log_probabilities, search_ours
 from saccade.models.transformer import Transformer
@@ -37,11 +33,6 @@ class NativeState(NamedTuple):
     def rows(self, index_N: Tensor) -> NativeState:
         index = index_N.numpy()
         return NativeState(self.batch, self.sentence_N[index], self.past_NT[index])
-
-
-def _close(close: Callable[[int], None], handle: int, process: int) -> None:
-    if process == os.getpid():  # another process has its own
-        close(handle)
 
 
 @final
@@ -70,8 +61,7 @@ class NativeEngine:
     def __init__(self, network: Packable, packed: Path, kernels: str | None = None, threads: int | None = None) -> None:
         self.kernels = choose_kernels() if kernels is None else kernels
         self.threads = torch.get_num_threads() if threads is None else threads
-        self._packed = packed
-        self._open()
+        self._opened = OpenedModel(packed, self.kernels, self.threads)
         self.width, self.vocabulary = network.target.embedding_dim, network.target.num_embeddings
         self.source_vocabulary = cast(Any, network.source).num_embeddings
         positions = network.positions if isinstance(network, Transformer) else None
@@ -79,20 +69,8 @@ class NativeEngine:
 
     @property
     def handle(self) -> int:
-        """The opened model: one of this process, since the threads of another did not come along."""
-        if self._process != os.getpid():
-            self._open()
-        return self._handle
-
-    def _open(self) -> None:
-        library, reason = load_library(), ctypes.create_string_buffer(200)
-        name = bytes(self._packed)
-        self._handle: int = library.saccade_open(name, self.kernels.encode(), self.threads, reason, len(reason))
-        self._process = os.getpid()
-        if not self._handle:
-            said = f"this packed model can't be used, {reason.value.decode()}"
-            raise UserError(f"{self._packed}: {said}; remove the file")
-        weakref.finalize(self, _close, library.saccade_close, self._handle, self._process)
+        """The opened model of this process."""
+        return self._opened.handle
 
     def start(self, source_BS: Tensor, source_length_B: Tensor, /) -> NativeState:
         """Read the source."""

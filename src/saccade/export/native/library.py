@@ -7,11 +7,13 @@ import hashlib
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_long, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import final
 
 from filelock import FileLock
 
@@ -59,6 +61,11 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "start": (c_void_p, [c_void_p, c_long, c_void_p, c_void_p]),
     "step": (c_int, [c_void_p, c_long, c_void_p, c_long, c_void_p, c_long, c_void_p, c_void_p]),
     "end": (None, [c_void_p]),
+    "read": (c_int, [c_void_p, c_long, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "chain": (
+        c_int,
+        [c_long, c_long, c_long, c_void_p, c_void_p, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
+    ),
     "logits": (c_int, [c_void_p, c_long, c_void_p, c_void_p, c_long]),
     "search": (c_void_p, [c_void_p, POINTER(Options), c_long, c_long, c_int]),
     "add": (c_int, [c_void_p, c_long, c_void_p, c_long, c_void_p, c_long, c_int]),
@@ -95,6 +102,40 @@ def load_library() -> ctypes.CDLL:
         function = getattr(library, f"saccade_{name}")
         function.restype, function.argtypes = result, arguments
     return library
+
+
+@final
+class OpenedModel:
+    """A packed model that is mapped, and the threads that compute with it.
+
+    Each process opens it for itself: the threads of another did not come along.
+    """
+
+    def __init__(self, packed: Path, kernels: str, threads: int) -> None:
+        self.kernels, self.threads, self._packed = kernels, threads, packed
+        self._open()
+
+    @property
+    def handle(self) -> int:
+        """What functions of the library take."""
+        if self._process != os.getpid():
+            self._open()
+        return self._handle
+
+    def _open(self) -> None:
+        library, reason = load_library(), ctypes.create_string_buffer(200)
+        name = bytes(self._packed)
+        self._handle: int = library.saccade_open(name, self.kernels.encode(), self.threads, reason, len(reason))
+        self._process = os.getpid()
+        if not self._handle:
+            said = f"this packed model can't be used, {reason.value.decode()}"
+            raise UserError(f"{self._packed}: {said}; remove the file")
+        weakref.finalize(self, _close, library.saccade_close, self._handle, self._process)
+
+
+def _close(close: Callable[[int], None], handle: int, process: int) -> None:
+    if process == os.getpid():  # another process has its own
+        close(handle)
 
 
 def _find_built() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -26,22 +26,24 @@ from saccade.layers.feed_forward import FeedForward
 from saccade.layers.residual import Norm
 from saccade.models.pointing.copying import CopyingModel
 from saccade.models.seq2seq import Seq2Seq
-from saccade.models.transformer import DecoderBlock, EncoderBlock, Residual, Transformer
+from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEncoder
+from saccade.models.transformer import BlockSizes, DecoderBlock, EncoderBlock, Residual, Transformer
 
-VERSION = 3  # of the file; csrc/model.c has it, too
+VERSION = 4  # of the file; csrc/model.c has it, too
 MAGIC, HEADER, ALIGNMENT, PANEL = b"saccade", 256, 64, 64
-SIZES = struct.Struct("<8s22qdQ")
+SIZES = struct.Struct("<8s23qdQ")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 NAMES = (  # of sizes, behind the version and the number of bytes
     *("is_int8", "width", "num_heads", "hidden", "num_encoder", "num_decoder", "num_source", "num_target", "is_pre"),
     *("activation", "positions", "num_positions", "window", "share_source", "share_output", "distance"),
-    *("kind", "cell", "direction", "score"),
+    *("kind", "cell", "direction", "score", "input"),
 )
+KIND_OF_BLOCKS = 5  # csrc/native.h has it, too
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative", "sinusoidal_halves")
 MOST_KEPT = 8  # packed models in the cache; the one that was used longest ago goes first
 CHECKED = ".checked"  # a file beside: which library was compared with torch
 Array = NDArray[Any]
-Packable = Transformer | Seq2Seq
+Packable = Transformer | Seq2Seq | TransformerTextEncoder | RecurrentTextEncoder
 
 
 def refuse(network: nn.Module) -> str | None:
@@ -50,6 +52,10 @@ def refuse(network: nn.Module) -> str | None:
         return "an ensemble (it runs one model)"
     if isinstance(network, CopyingModel):
         return "model.copies: true (its search writes tokens of the vocabulary only)"
+    if isinstance(network, RecurrentTextEncoder):
+        return None
+    if isinstance(network, TransformerTextEncoder):
+        return refuse_sizes(network.sizes._replace(window=None))
     if not isinstance(network, Transformer | Seq2Seq):
         return f"a {type(network).__name__} (it runs Transformers and RNNs that read and write texts)"
     if not isinstance(network.source, nn.Embedding):
@@ -98,7 +104,7 @@ def _remove_old(folder: Path) -> None:
 def _fingerprint(network: Packable) -> str:
     """Return a name that is that of these weights and sizes alone."""
     sizes: object = _list_sizes(network)
-    if isinstance(network, Transformer):  # its score is folded into the weights
+    if isinstance(network, Transformer | TransformerTextEncoder):  # its score is folded into the weights
         sizes = network.sizes._replace(dropouts=())  # type: ignore[arg-type]
     found = hashlib.sha256(repr((VERSION, sizes)).encode())
     for name, tensor in (*network.named_parameters(), *network.named_buffers()):
@@ -134,6 +140,13 @@ def write(network: Packable, path: Path, quantization: str) -> None:
 
 def _list_sizes(network: Packable) -> dict[str, int]:
     """Return the sizes of the header that are not 0."""
+    if isinstance(network, RecurrentTextEncoder):
+        return recurrent.list_reader(network)
+    if isinstance(network, TransformerTextEncoder):
+        project = network.project
+        width = network.width if isinstance(project, nn.Identity) else cast(nn.Linear, project).in_features
+        blocks = {"kind": KIND_OF_BLOCKS, "num_encoder": len(network.blocks), "input": width}
+        return _list_block_sizes(network.sizes, network.positions, network.bias) | blocks
     tables = {
         "num_source": cast(nn.Embedding, network.source).num_embeddings,
         "num_target": network.target.num_embeddings,
@@ -142,14 +155,15 @@ def _list_sizes(network: Packable) -> dict[str, int]:
     }
     if isinstance(network, Seq2Seq):
         return {**tables, **recurrent.list_sizes(network)}
-    sizes, position, relative = network.sizes, network.positions, network.decoder_bias
+    blocks = {"num_encoder": len(network.encoder), "num_decoder": len(network.decoder)}
+    return tables | blocks | _list_block_sizes(network.sizes, network.positions, network.decoder_bias)
+
+
+def _list_block_sizes(sizes: BlockSizes, position: nn.Module | None, relative: Relative | None) -> dict[str, int]:
     return {
-        **tables,
         "width": sizes.width,
         "num_heads": sizes.num_heads,
         "hidden": sizes.hidden_width,
-        "num_encoder": len(network.encoder),
-        "num_decoder": len(network.decoder),
         "is_pre": sizes.norm == "pre",
         "activation": ACTIVATIONS.index(sizes.activation),
         "positions": POSITIONS.index(sizes.positions),
@@ -165,17 +179,29 @@ def _find_epsilon(network: Packable) -> float:
 
 def _list_arrays(network: Packable, is_int8: bool) -> Iterator[Array]:
     """Yield what the file holds, in the order in which csrc/model.c takes it."""
+    if isinstance(network, RecurrentTextEncoder):
+        for cell in recurrent.list_cells(network.layers.layers):
+            yield from _pack(cell, is_int8)
+        return
+    if isinstance(network, TransformerTextEncoder):
+        yield from _list_positions(network, network.positions, {network.bias: -1})
+        if isinstance(network.project, nn.Linear):
+            yield from _pack(read_affine(network.project), is_int8)
+        yield from _list_encoder(network.blocks, is_int8)
+        if isinstance(network.norm, nn.LayerNorm):
+            yield from _list_norm(network.norm)
+        return
     if isinstance(network, Seq2Seq):
         yield from _list_tables(network, None, is_int8)
         for part in recurrent.list_matrices(network):
             yield from _pack(part, is_int8) if isinstance(part, Affine) else [_pad(part.numpy(), 0)]
         return
-    yield from _list_positions(network)
+    yield from _list_positions(network, network.positions, {network.encoder_bias: -1, network.decoder_bias: 0})
     yield from _list_tables(network, network.output_bias, is_int8)
     yield from _list_blocks(network, is_int8)
 
 
-def _list_tables(network: Packable, output_bias: Tensor | None, is_int8: bool) -> Iterator[Array]:
+def _list_tables(network: Transformer | Seq2Seq, output_bias: Tensor | None, is_int8: bool) -> Iterator[Array]:
     """Yield the embeddings of the target, and those of the source and the output where they are others."""
     tables: list[tuple[nn.Module, Tensor | None]] = [
         (network.target, output_bias if network.output is network.target else None)
@@ -190,14 +216,18 @@ def _list_tables(network: Packable, output_bias: Tensor | None, is_int8: bool) -
         yield from _pack(Affine(weight, given), is_int8, unused=-np.inf)
 
 
-def _list_blocks(network: Transformer, is_int8: bool) -> Iterator[Array]:
-    for block in cast(Iterator[EncoderBlock], network.encoder):
+def _list_encoder(blocks: nn.ModuleList, is_int8: bool) -> Iterator[Array]:
+    for block in cast(Iterator[EncoderBlock], blocks):
         attending, feeding = cast(list[Residual], list(block.residuals))
         own = read_projections(block.attention)
         yield from _list_norm(attending.norm)
         yield from _pack(_join(own.query, own.key, own.value), is_int8)
         yield from _pack(own.output, is_int8)
         yield from _list_feed_forward(block.feed_forward, feeding.norm, is_int8)
+
+
+def _list_blocks(network: Transformer, is_int8: bool) -> Iterator[Array]:
+    yield from _list_encoder(network.encoder, is_int8)
     for layer in cast(Iterator[DecoderBlock], network.decoder):
         attending, crossing, feeding = cast(list[Residual], list(layer.residuals))
         own, cross = read_projections(layer.own), read_projections(layer.cross)
@@ -214,8 +244,10 @@ def _list_blocks(network: Transformer, is_int8: bool) -> Iterator[Array]:
             yield from _list_norm(norm)
 
 
-def _list_positions(network: Transformer) -> Iterator[Array]:
-    position = network.positions
+def _list_positions(
+    network: Transformer | TransformerTextEncoder, position: nn.Module | None, biases: Mapping[Relative | None, int]
+) -> Iterator[Array]:
+    """Yield rates or vectors of positions, or the biases of distances, which begin far before a step or at it."""
     if isinstance(position, Sinusoidal):
         yield position.get_buffer("exact_half").double().numpy()
     elif isinstance(position, Learned):
@@ -223,9 +255,9 @@ def _list_positions(network: Transformer) -> Iterator[Array]:
     elif network.sizes.positions == "rotary":
         rotary = next(module for module in network.modules() if isinstance(module, Rotary))
         yield rotary.angles.get_buffer("rate_half").double().numpy()
-    elif network.encoder_bias is not None and network.decoder_bias is not None:
-        yield _list_bias(network.encoder_bias, -network.encoder_bias.max_distance)
-        yield _list_bias(network.decoder_bias, 0)
+    for relative, begins in biases.items():
+        if relative is not None:
+            yield _list_bias(relative, begins * relative.max_distance)
 
 
 def _list_bias(relative: Relative, first: int) -> Array:
@@ -235,7 +267,7 @@ def _list_bias(relative: Relative, first: int) -> Array:
     return relative.table.detach()[relative._bucket(distance)].float().mT.contiguous().numpy()
 
 
-def _list_norm(norm: Norm) -> Iterator[Array]:
+def _list_norm(norm: nn.LayerNorm) -> Iterator[Array]:
     yield from (_pad(part.detach().float().numpy(), 0) for part in (norm.weight, norm.bias))
 
 

@@ -13,7 +13,9 @@ from saccade.attention.scores import Additive, Dot, General, ScaledDot
 from saccade.export.projections import Affine, read_affine
 from saccade.layers.recurrent.layers import Recurrent
 from saccade.models.seq2seq import BahdanauDecoder, LuongDecoder, PlainDecoder, Seq2Seq
+from saccade.models.text_encoder import RecurrentTextEncoder
 
+KIND_OF_READERS = 6  # csrc/native.h has it, too
 CELLS = ("RNN_TANH", "GRU", "LSTM")
 SCORES = (type(None), Dot, ScaledDot, General, Additive)
 
@@ -52,10 +54,26 @@ def list_sizes(network: Seq2Seq) -> dict[str, int]:
     }
 
 
+def list_reader(encoder: RecurrentTextEncoder) -> dict[str, int]:
+    """Return the sizes of the header that the encoder of a classifier or a tagger has."""
+    cells = encoder.layers.layers.cells
+    return {
+        "width": cells.input_size,
+        "input": cells.input_size,
+        "num_heads": 1,
+        "hidden": encoder.width,
+        "num_encoder": cells.num_layers,
+        "window": -1,
+        "kind": KIND_OF_READERS,
+        "cell": CELLS.index(cells.mode),
+        "direction": 2 if cells.bidirectional else int(encoder.layers.from_the_end),
+    }
+
+
 def list_matrices(network: Seq2Seq) -> Iterator[Affine | Tensor]:
     """Yield matrices with their biases, and the vector of an additive score."""
     decoder = network.decoder
-    yield from _list_cells(network.encoder.layers)
+    yield from list_cells(network.encoder.layers)
     if isinstance(decoder, BahdanauDecoder):
         yield read_affine(decoder.bridge)
     if not isinstance(decoder, PlainDecoder):
@@ -66,11 +84,11 @@ def list_matrices(network: Seq2Seq) -> Iterator[Affine | Tensor]:
             yield Affine(score.U.detach().float(), score.b.detach().float())
             yield _without_bias(score.W)
             yield score.v.detach().float()
-    yield from _list_cells(decoder.layers)
+    yield from list_cells(decoder.layers)
     yield read_affine(decoder.combine if isinstance(decoder, LuongDecoder) else decoder.readout)
 
 
-def _list_cells(layers: Recurrent) -> Iterator[Affine]:
+def list_cells(layers: Recurrent) -> Iterator[Affine]:
     """Yield W, b and U, b of each layer and direction."""
     for input_weight, hidden_weight, input_bias, hidden_bias in cast(list[list[Tensor]], layers.cells.all_weights):
         yield Affine(input_weight.detach().float(), input_bias.detach().float())

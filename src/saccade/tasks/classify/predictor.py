@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import NamedTuple, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data.labels.documents import EncodedInputs, ReadingLimits, encode_inputs
 from saccade.data.labels.labelled import (
@@ -119,6 +119,7 @@ class Classifier(Predictor):
     texts_per_batch: int = 256
     threshold: float = 0.5  # of several labels at once
     others: tuple[Classifier, ...] = ()  # of an ensemble
+    engine: str = "torch"  # that runs its text encoder
 
     @property
     def is_several(self) -> bool:
@@ -284,6 +285,13 @@ class Classifier(Predictor):
             self.limits,
             self.threshold,
         )
+
+    @property
+    def has_readers(self) -> bool:
+        return True
+
+    def with_network(self, network: nn.Module, engine: str) -> Classifier:
+        return replace(self, network=cast(TextClassifier, network), engine=engine)
 
     def trust_test(self) -> TrustTest:
         self._refuse_several("trust")

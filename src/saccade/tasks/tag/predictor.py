@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data.grouping import group_by_length
 from saccade.data.tags.columns import (
@@ -90,6 +90,7 @@ class Tagger(Predictor):
     lexicon: Lexicon
     columns: TagColumns = WORD_AND_TAG
     is_paired: bool = False  # it learned from files with words and tags apart
+    engine: str = "torch"  # that runs its text encoder
 
     @property
     def traits(self) -> Traits:
@@ -208,6 +209,13 @@ class Tagger(Predictor):
 
     def portable(self) -> PortableTagger:
         return PortableTagger(self.network, self.lexicon, self.read_together, self._score)
+
+    @property
+    def has_readers(self) -> bool:
+        return True
+
+    def with_network(self, network: nn.Module, engine: str) -> Tagger:
+        return replace(self, network=cast(TagNetwork, network), engine=engine)
 
     def _score(self, gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, float]:
         """Return the scores of tags, the run's own first."""

@@ -13,7 +13,7 @@
 
 #include "native.h"
 
-enum { VERSION = 3, HEADER = 256, ALIGNMENT = 64 };
+enum { VERSION = 4, HEADER = 256, ALIGNMENT = 64 };
 static const char MAGIC[8] = "saccade";
 
 EXPORT uint64_t saccade_checksum(const void *data, long count) {  // of a multiple of 32 bytes
@@ -71,6 +71,7 @@ static void take_recurrent(struct model *model, struct cursor *cursor) {
       network->encoder[l * sides + i].input = take_matrix(cursor, sizes, l ? hidden : width, gates * side);
       network->encoder[l * sides + i].hidden = take_matrix(cursor, sizes, side, gates * side);
     }
+  if (sizes->kind == CELLS) return;
   if (sizes->kind == BAHDANAU) network->bridge = take_matrix(cursor, sizes, hidden, hidden);
   if (sizes->score == GENERAL || sizes->score == ADDITIVE) network->key = take_matrix(cursor, sizes, hidden, hidden);
   if (sizes->score == ADDITIVE) {
@@ -86,6 +87,25 @@ static void take_recurrent(struct model *model, struct cursor *cursor) {
   else network->readout = take_matrix(cursor, sizes, sizes->kind == PLAIN ? hidden : 2 * hidden, width);
 }
 
+static void take_encoder(struct model *model, struct cursor *cursor) {
+  const struct sizes *sizes = &model->sizes;
+  for (long l = 0; l < sizes->num_encoder; l++) {
+    struct layer *layer = &model->encoder[l];
+    layer->own_norm = take_norm(cursor, model->stride);
+    layer->own = take_matrix(cursor, sizes, sizes->width, 3 * sizes->width);
+    layer->own_out = take_matrix(cursor, sizes, sizes->width, sizes->width);
+    take_feed_forward(cursor, sizes, model->stride, layer);
+  }
+}
+
+// The encoder of a classifier or a tagger: the matrix from what it reads to its width comes first, unless they are equal.
+static void take_blocks(struct model *model, struct cursor *cursor) {
+  const struct sizes *sizes = &model->sizes;
+  if (sizes->input != sizes->width) model->source = take_matrix(cursor, sizes, sizes->input, sizes->width);
+  take_encoder(model, cursor);
+  if (sizes->is_pre) model->encoder_norm = take_norm(cursor, model->stride);
+}
+
 static void take_all(struct model *model, struct cursor *cursor) {
   const struct sizes *sizes = &model->sizes;
   long width = sizes->width, stride = model->stride;
@@ -94,7 +114,12 @@ static void take_all(struct model *model, struct cursor *cursor) {
   if (sizes->positions == LEARNED) model->positions = take(cursor, sizes->num_positions * stride * 4);
   if (sizes->positions == RELATIVE) {
     model->encoder_bias = take(cursor, sizes->num_heads * (2 * sizes->distance + 1) * 4);
-    model->decoder_bias = take(cursor, sizes->num_heads * (sizes->distance + 1) * 4);
+    if (sizes->kind == TRANSFORMER) model->decoder_bias = take(cursor, sizes->num_heads * (sizes->distance + 1) * 4);
+  }
+  if (sizes->kind == BLOCKS || sizes->kind == CELLS) {
+    if (sizes->kind == CELLS) take_recurrent(model, cursor);
+    else take_blocks(model, cursor);
+    return;
   }
   model->target = take_matrix(cursor, sizes, width, sizes->num_target);
   model->source = sizes->share_source ? model->target : take_matrix(cursor, sizes, width, sizes->num_source);
@@ -103,13 +128,7 @@ static void take_all(struct model *model, struct cursor *cursor) {
     take_recurrent(model, cursor);
     return;
   }
-  for (long l = 0; l < sizes->num_encoder; l++) {
-    struct layer *layer = &model->encoder[l];
-    layer->own_norm = take_norm(cursor, stride);
-    layer->own = take_matrix(cursor, sizes, width, 3 * width);
-    layer->own_out = take_matrix(cursor, sizes, width, width);
-    take_feed_forward(cursor, sizes, stride, layer);
-  }
+  take_encoder(model, cursor);
   for (long l = 0; l < sizes->num_decoder; l++) {
     struct layer *layer = &model->decoder[l];
     layer->own_norm = take_norm(cursor, stride);
@@ -130,19 +149,24 @@ static void take_all(struct model *model, struct cursor *cursor) {
 static bool is_within(int64_t x, int64_t least, int64_t most) { return least <= x && x <= most; }
 
 static const char *check_sizes(const struct sizes *sizes, int64_t bytes) {
-  int64_t most = 1 << 24;
+  int64_t most = 1 << 24, least = sizes->kind == BLOCKS || sizes->kind == CELLS ? 0 : 1;  // 0: nothing is written
   if (sizes->version != VERSION) return "it was packed by another version";
   if (sizes->bytes != bytes) return "it was cut short, or something was added";
   bool fine = is_within(sizes->is_int8, 0, 1) && is_within(sizes->width, 1, 1 << 16) &&
               is_within(sizes->num_heads, 1, sizes->width) && sizes->width % sizes->num_heads == 0 &&
               is_within(sizes->hidden, 1, 1 << 18) && is_within(sizes->num_encoder, 0, 1 << 10) &&
-              is_within(sizes->num_decoder, 1, 1 << 10) && is_within(sizes->num_source, 4, most) &&
-              is_within(sizes->num_target, 4, most) && is_within(sizes->is_pre, 0, 1) &&
+              is_within(sizes->num_decoder, least, 1 << 10) && is_within(sizes->num_source, 4 * least, most) &&
+              is_within(sizes->num_target, 4 * least, most) && is_within(sizes->is_pre, 0, 1) &&
               is_within(sizes->activation, 0, 3) && is_within(sizes->positions, NO_POSITIONS, SINUSOIDAL_HALVES) &&
               is_within(sizes->num_positions, 0, most) && is_within(sizes->window, -1, most) &&
               is_within(sizes->share_source, 0, 1) && is_within(sizes->share_output, 0, 1) &&
-              is_within(sizes->distance, 0, most) && sizes->epsilon > 0 && is_within(sizes->kind, TRANSFORMER, LUONG_FED);
-  if (fine && sizes->kind != TRANSFORMER)
+              is_within(sizes->distance, 0, most) && sizes->epsilon > 0 && is_within(sizes->kind, TRANSFORMER, CELLS) &&
+              is_within(sizes->input, 1 - least, 1 << 18);
+  if (fine && sizes->kind == CELLS)
+    fine = is_within(sizes->cell, RNN, LSTM) && is_within(sizes->direction, FORWARD, BOTH) && sizes->num_encoder > 0 &&
+           (sizes->direction != BOTH || sizes->hidden % 2 == 0) && sizes->input == sizes->width &&
+           sizes->num_heads == 1 && sizes->positions == NO_POSITIONS;
+  else if (fine && sizes->kind != TRANSFORMER && sizes->kind != BLOCKS)
     fine = is_within(sizes->cell, RNN, LSTM) && is_within(sizes->direction, FORWARD, BOTH) &&
            (sizes->direction != BOTH || sizes->hidden % 2 == 0) && sizes->num_encoder == sizes->num_decoder &&
            is_within(sizes->score, NO_SCORE, ADDITIVE) && (sizes->kind == PLAIN) == (sizes->score == NO_SCORE) &&

@@ -89,7 +89,8 @@ struct recurrent {
   const float *v;
 };
 
-enum kind_of_model { TRANSFORMER, PLAIN, BAHDANAU, LUONG, LUONG_FED };
+// BLOCKS and CELLS read vectors of texts, and write none: the encoders of classifiers and taggers.
+enum kind_of_model { TRANSFORMER, PLAIN, BAHDANAU, LUONG, LUONG_FED, BLOCKS, CELLS };
 enum cell_of_model { RNN, GRU, LSTM };
 enum direction { FORWARD, BACKWARD, BOTH };
 enum score { NO_SCORE, DOT, SCALED_DOT, GENERAL, ADDITIVE };
@@ -97,7 +98,8 @@ enum positions { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, RELATIVE, SINUSOIDAL
 
 struct sizes {  // as the file has them, each 8 bytes
   int64_t version, bytes, is_int8, width, num_heads, hidden, num_encoder, num_decoder, num_source, num_target, is_pre,
-      activation, positions, num_positions, window, share_source, share_output, distance, kind, cell, direction, score;
+      activation, positions, num_positions, window, share_source, share_output, distance, kind, cell, direction, score,
+      input;  // the width of the vectors that are read
   double epsilon;
   uint64_t checksum;  // of all that follows
 };
@@ -153,6 +155,10 @@ struct range {
   long first, last;
 };
 
+static inline bool is_recurrent(const struct model *model) {
+  return model->sizes.kind != TRANSFORMER && model->sizes.kind != BLOCKS;
+}
+
 static inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
 struct range share(const struct crew *crew, int rank, long count);
 // What a matrix reads: rows, or their bytes, in buffers of the thread.
@@ -174,6 +180,11 @@ long recurrent_entry_size(const struct model *model);
 long recurrent_memory_size(const struct model *model, long count);
 void recurrent_encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
                       struct memory *const *memories);
+// Reads vectors [step][stride], and leaves those of the encoder in `out`; of cells the last states in `last`.
+void recurrent_read(const struct model *model, struct crew *crew, int rank, long count, struct memory *const *memories,
+                    const float *x, float *out, float *last);
+void read_blocks(const struct model *model, struct crew *crew, int rank, long count, struct memory *const *memories,
+                 const float *x, float *out);
 void recurrent_decode(const struct model *model, struct crew *crew, int rank, long count, const struct row *rows,
                       float *out);
 

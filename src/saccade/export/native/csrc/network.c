@@ -54,7 +54,8 @@ static long panels(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
 
 static long widest(const struct model *model) {
   long hidden = panels(model->sizes.hidden), longest;
-  if (model->sizes.kind != TRANSFORMER) recurrent_room(model, &hidden, &longest);
+  if (is_recurrent(model)) recurrent_room(model, &hidden, &longest);
+  if (panels(model->sizes.input) > hidden) hidden = panels(model->sizes.input);
   return hidden > model->stride ? hidden : model->stride;
 }
 
@@ -180,6 +181,13 @@ static void feed_forward(const struct model *model, struct crew *crew, int rank,
   add(model, crew, rank, &rows, &layer->outer, &layer->feed_norm, x);
 }
 
+static void add_position(const struct model *model, long place, float *x) {
+  int64_t kind = model->sizes.positions;
+  bool is_sinusoidal = kind == SINUSOIDAL || kind == SINUSOIDAL_HALVES;
+  const float *position = is_sinusoidal ? model->table : kind == LEARNED ? model->positions : 0;
+  for (long i = 0; position && i < model->sizes.width; i++) x[i] += position[place * model->stride + i];
+}
+
 void embed(const struct model *model, const struct matrix *w, int32_t id, long place, float *x) {
   long width = model->sizes.width, panel = id / PANEL, column = id % PANEL;
   float root = sqrtf((float)width);
@@ -192,10 +200,7 @@ void embed(const struct model *model, const struct matrix *w, int32_t id, long p
     for (long i = 0; i < width; i++) x[i] = weight[i * PANEL] * root;
   }
   for (long i = width; i < model->stride; i++) x[i] = 0;
-  int64_t kind = model->sizes.positions;
-  bool is_sinusoidal = kind == SINUSOIDAL || kind == SINUSOIDAL_HALVES;
-  const float *position = is_sinusoidal ? model->table : kind == LEARNED ? model->positions : 0;
-  for (long i = 0; position && i < width; i++) x[i] += position[place * model->stride + i];
+  add_position(model, place, x);
 }
 
 // Turns pairs of a head by the angles of a position (Su 2021).
@@ -214,12 +219,12 @@ long pair_size(const struct model *model) {
 }
 
 long memory_size(const struct model *model, long count) {
-  if (model->sizes.kind != TRANSFORMER) return recurrent_memory_size(model, count);
+  if (is_recurrent(model)) return recurrent_memory_size(model, count);
   return model->sizes.num_decoder * count * pair_size(model);
 }
 
 long entry_size(const struct model *model) {
-  if (model->sizes.kind != TRANSFORMER) return recurrent_entry_size(model);
+  if (is_recurrent(model)) return recurrent_entry_size(model);
   return model->sizes.num_decoder * pair_size(model);
 }
 
@@ -252,28 +257,25 @@ static void attend_kept(const struct model *model, struct own *own, long h, cons
 
 static long clamp(long x, long least, long most) { return x < least ? least : x > most ? most : x; }
 
-void encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
-            struct memory *const *memories) {
-  if (model->sizes.kind != TRANSFORMER) {
-    recurrent_encode(model, crew, rank, count, ids, memories);
-    return;
-  }
-  const struct sizes *sizes = &model->sizes;
-  long total = 0, longest = 0, width = sizes->width, head = model->head_width, wide = panels(3 * width);
-  const long size = (long)sizeof(float);
+static long count_steps(long count, struct memory *const *memories, long *longest) {
+  long total = 0;
+  *longest = 0;
   for (long n = 0; n < count; n++) {
     total += memories[n]->count;
-    longest = memories[n]->count > longest ? memories[n]->count : longest;
+    *longest = memories[n]->count > *longest ? memories[n]->count : *longest;
   }
-  reserve(model, crew, rank, total, longest + LANES);
+  return total;
+}
+
+// The encoder's blocks, over the rows of `x` that lie in the crew's buffers.
+static void run_blocks(const struct model *model, struct crew *crew, int rank, long count, long total,
+                       struct memory *const *memories) {
+  const struct sizes *sizes = &model->sizes;
+  long width = sizes->width, head = model->head_width, wide = panels(3 * width);
+  const long size = (long)sizeof(float);
   struct crew_buffers *b = crew->buffers;
   struct own *own = &b->own[rank];
   struct range range = share(crew, rank, total);
-  for (long n = 0, row = 0; n < count; n++)
-    for (long t = 0; t < memories[n]->count; t++, row++)
-      if (row >= range.first && row < range.last)
-        embed(model, &model->source, ids[n][t], t, b->x + row * model->stride);
-  crew_wait(crew);
   for (long l = 0; l < sizes->num_encoder; l++) {
     const struct layer *layer = &model->encoder[l];
     struct rows rows = before(model, own, &layer->own_norm, b->x, total);
@@ -309,6 +311,57 @@ void encode(const struct model *model, struct crew *crew, int rank, long count, 
     add(model, crew, rank, &rows, &layer->own_out, &layer->own_norm, b->x);
     feed_forward(model, crew, rank, layer, b->x, total);
   }
+}
+
+void read_blocks(const struct model *model, struct crew *crew, int rank, long count, struct memory *const *memories,
+                 const float *x, float *out) {
+  long longest, total = count_steps(count, memories, &longest), stride = model->stride;
+  reserve(model, crew, rank, total, longest + LANES);
+  struct crew_buffers *b = crew->buffers;
+  struct range range = share(crew, rank, total);
+  if (model->sizes.input != model->sizes.width) {
+    struct rows rows = prepare(model, &b->own[rank], x, total, panels(model->sizes.input));
+    multiply(model, crew, rank, &rows, &model->source, SET, b->x, stride);
+  } else {
+    memcpy(b->x + range.first * stride, x + range.first * stride,
+           (size_t)((range.last - range.first) * stride) * sizeof(float));
+  }
+  crew_wait(crew);
+  for (long n = 0, row = 0; n < count; n++)
+    for (long t = 0; t < memories[n]->count; t++, row++)
+      if (row >= range.first && row < range.last) add_position(model, t, b->x + row * stride);
+  crew_wait(crew);
+  run_blocks(model, crew, rank, count, total, memories);
+  for (long row = range.first; row < range.last; row++) {
+    const struct norm *norm = &model->encoder_norm;
+    if (model->sizes.is_pre)
+      model->kernels->normalize(b->x + row * stride, model->sizes.width, norm->weight, norm->bias,
+                                (float)model->sizes.epsilon, out + row * stride);
+    else
+      memcpy(out + row * stride, b->x + row * stride, (size_t)stride * sizeof(float));
+  }
+  crew_wait(crew);
+}
+
+void encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
+            struct memory *const *memories) {
+  if (is_recurrent(model)) {
+    recurrent_encode(model, crew, rank, count, ids, memories);
+    return;
+  }
+  const struct sizes *sizes = &model->sizes;
+  long longest, total = count_steps(count, memories, &longest);
+  long width = sizes->width, head = model->head_width, wide = panels(3 * width);
+  reserve(model, crew, rank, total, longest + LANES);
+  struct crew_buffers *b = crew->buffers;
+  struct own *own = &b->own[rank];
+  struct range range = share(crew, rank, total);
+  for (long n = 0, row = 0; n < count; n++)
+    for (long t = 0; t < memories[n]->count; t++, row++)
+      if (row >= range.first && row < range.last)
+        embed(model, &model->source, ids[n][t], t, b->x + row * model->stride);
+  crew_wait(crew);
+  run_blocks(model, crew, rank, count, total, memories);
   struct rows rows = sizes->is_pre ? prepare_norm(model, own, &model->encoder_norm, b->x, total)
                                    : prepare(model, own, b->x, total, model->stride);
   for (long l = 0; l < sizes->num_decoder; l++) {
@@ -357,7 +410,7 @@ static void attend_past(const struct model *model, struct own *own, const struct
 }
 
 void decode(const struct model *model, struct crew *crew, int rank, long count, const struct row *rows, float *out) {
-  if (model->sizes.kind != TRANSFORMER) {
+  if (is_recurrent(model)) {
     recurrent_decode(model, crew, rank, count, rows, out);
     return;
   }

@@ -13,7 +13,7 @@ static struct shape shape_of(const struct model *model) {
   const struct sizes *sizes = &model->sizes;
   struct shape s = {sizes->width, sizes->hidden, model->stride, round_up(sizes->hidden, PANEL)};
   s.num_gates = sizes->cell == RNN ? 1 : sizes->cell == GRU ? 3 : 4, s.num_states = sizes->cell == LSTM ? 2 : 1;
-  s.num_layers = sizes->num_decoder;
+  s.num_layers = sizes->num_encoder;
   s.fed = sizes->kind == BAHDANAU ? s.hidden : sizes->kind == LUONG_FED ? s.width : 0;
   s.num_sides = sizes->direction == BOTH ? 2 : 1, s.side = s.hidden / s.num_sides;
   return s;
@@ -127,6 +127,43 @@ static void bridge(const struct model *model, struct crew *crew, int rank, long 
   }
 }
 
+// Runs all layers over rows x, and returns where the rows of the last one lie.
+static const float *run_layers(const struct model *model, struct crew *crew, int rank, long count, long total,
+                               struct memory *const *memories, const float *x) {
+  struct shape s = shape_of(model);
+  struct recurrent_buffers *b = recurrent_buffers(crew);
+  struct range range = share(crew, rank, total), own = share(crew, rank, count);
+  for (long n = own.first; n < own.last; n++) memset(memories[n]->pairs, 0, (size_t)recurrent_entry_size(model));
+  for (long row = range.first; row < range.last; row++) {
+    memset(b->even + row * s.wide, 0, (size_t)s.wide * sizeof(float));
+    memset(b->odd + row * s.wide, 0, (size_t)s.wide * sizeof(float));
+  }
+  crew_wait(crew);
+  for (long l = 0; l < s.num_layers; l++) {
+    float *out = l % 2 ? b->odd : b->even;
+    for (long side = 0; side < s.num_sides; side++)
+      run_side(model, crew, rank, &model->recurrent.encoder[l * s.num_sides + side], count, memories, l, side, x,
+               l ? s.wide : s.stride, out);
+    x = out;
+  }
+  return x;
+}
+
+void recurrent_read(const struct model *model, struct crew *crew, int rank, long count, struct memory *const *memories,
+                    const float *x, float *out, float *last) {
+  struct shape s = shape_of(model);
+  long total = 0;
+  for (long n = 0; n < count; n++) total += memories[n]->count;
+  recurrent_reserve(model, crew, rank, total, LANES);
+  x = run_layers(model, crew, rank, count, total, memories, x);
+  struct range range = share(crew, rank, total), own = share(crew, rank, count);
+  memcpy(out + range.first * s.wide, x + range.first * s.wide,
+         (size_t)((range.last - range.first) * s.wide) * sizeof(float));
+  for (long n = own.first; n < own.last; n++)
+    memcpy(last + n * s.wide, layer_state(&s, memories[n]->pairs, s.num_layers - 1, 0), (size_t)s.wide * sizeof(float));
+  crew_wait(crew);
+}
+
 void recurrent_encode(const struct model *model, struct crew *crew, int rank, long count, const int32_t *const *ids,
                       struct memory *const *memories) {
   struct shape s = shape_of(model);
@@ -135,24 +172,11 @@ void recurrent_encode(const struct model *model, struct crew *crew, int rank, lo
   for (long n = 0; n < count; n++) total += memories[n]->count;
   recurrent_reserve(model, crew, rank, total > count ? total : count, LANES);
   struct recurrent_buffers *b = recurrent_buffers(crew);
-  struct range range = share(crew, rank, total), own = share(crew, rank, count);
+  struct range range = share(crew, rank, total);
   for (long n = 0, row = 0; n < count; n++)
     for (long t = 0; t < memories[n]->count; t++, row++)
       if (row >= range.first && row < range.last) embed(model, &model->source, ids[n][t], t, b->x + row * s.stride);
-  for (long n = own.first; n < own.last; n++) memset(memories[n]->pairs, 0, (size_t)recurrent_entry_size(model));
-  for (long row = range.first; row < range.last; row++) {
-    memset(b->even + row * s.wide, 0, (size_t)s.wide * sizeof(float));
-    memset(b->odd + row * s.wide, 0, (size_t)s.wide * sizeof(float));
-  }
-  crew_wait(crew);
-  const float *x = b->x;
-  for (long l = 0; l < s.num_layers; l++) {
-    float *out = l % 2 ? b->odd : b->even;
-    for (long side = 0; side < s.num_sides; side++)
-      run_side(model, crew, rank, &network->encoder[l * s.num_sides + side], count, memories, l, side, x,
-               l ? s.wide : s.stride, out);
-    x = out;
-  }
+  const float *x = run_layers(model, crew, rank, count, total, memories, b->x);
   if (model->sizes.kind == PLAIN) return;
   if (model->sizes.kind == BAHDANAU) bridge(model, crew, rank, count, memories);
   const float *keys = x;
