@@ -192,7 +192,7 @@ def _pack(portable: Portable, choice: EngineChoice) -> Searcher:
     """Pack a model for the native library, and search with it."""
     if (reason := native_pack.refuse(portable.network)) is not None:
         raise UserError(f"engine: native can't run this model: {reason}; the engine torch can")
-    network = cast(native_pack.Packable, portable.network)
+    network = cast(native_pack.Searchable, portable.network)
     packed = native_pack.pack(network, choice.quantization)
     engine = NativeEngine(network, packed)
     if choice.quantization == "float32":

@@ -19,6 +19,8 @@ from saccade.bench.peers.toolkits import PEERS, Toolkit, ToolkitPeer
 from saccade.bench.training import toolkits as training
 from saccade.bench.training.toolkits import ToolkitPlan, ToolkitRow
 from saccade.errors import UserError
+from saccade.tasks.translate import corpora
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 
 OPENNMT_LINE = (
     "[{} INFO] Step {}; acc: 1.3; ppl: 5749.2; xent: 8.7; lr: 0.00194; sents:    1195; bsz: {}; {} tok/s;     43 sec;\n"
@@ -120,8 +122,8 @@ def test_torchs_own_transformer_trains_on_the_same_sentences(tmp_path: Path) -> 
     assert theirs.title == "torch.nn.Transformer"
     assert theirs.rate
     config = training._config(plan(tmp_path).job(), training._files(tmp_path))
-    both = training.prepare_tokenizers(config, tmp_path / "run")
-    (store,) = training.corpora.stores(config, both, tmp_path / "run" / "store")
+    both = prepare_tokenizers(config, tmp_path / "run")
+    (store,) = corpora.stores(config, both, tmp_path / "run" / "store")
     work = training.read_lengths(store, 2048)
     assert (work.tokens, len(work.source_N)) == (2048, 399)
     read = store.target[5]  # without </s>

@@ -40,8 +40,8 @@ GRU = {"kind": "rnn", "width": 16, "embedding_width": 8, "num_layers": 1}
 
 def searcher(model: Portable, folder: Path, quantization: str = "float32", **how: Any) -> NativeSearch:
     path = folder / f"{quantization}.bin"
-    pack.write(cast(pack.Packable, model.network), path, quantization)
-    return NativeSearch(NativeEngine(cast(pack.Packable, model.network), path, **how))
+    pack.write(cast(pack.Searchable, model.network), path, quantization)
+    return NativeSearch(NativeEngine(cast(pack.Searchable, model.network), path, **how))
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def draw_ids(count: int, size: int, longest: int, seed: int) -> list[list[int]]:
     return [[draw.randrange(3, size) for _ in range(draw.randint(1, longest))] for _ in range(count)]
 
 
-def open_packed(network: pack.Packable, folder: Path, quantization: str = "float32", **how: Any) -> NativeEngine:
+def open_packed(network: pack.Searchable, folder: Path, quantization: str = "float32", **how: Any) -> NativeEngine:
     path = folder / f"{quantization}.bin"
     pack.write(network, path, quantization)
     return NativeEngine(network, path, **how)
@@ -122,7 +122,7 @@ def test_log_probabilities_are_those_of_an_rnn(tmp_path: Path, kind: dict[str, A
         assert least < max_difference(expected, flat(engine.log_probabilities(sources, targets))) < most
 
 
-BITS: list[Callable[[], pack.Packable]] = [
+BITS: list[Callable[[], pack.Searchable]] = [
     lambda: transformer(width=128, num_heads=4, hidden_width=200, positions="rotary", activation="swiglu"),
     lambda: recurrent(layers=2),
     lambda: recurrent("luong", cell="lstm", options={"score": "general"}),
@@ -133,7 +133,7 @@ BITS: list[Callable[[], pack.Packable]] = [
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
 @torch.inference_mode()
 def test_a_sentence_depends_on_nothing_else(
-    tmp_path: Path, quantization: str, make: Callable[[], pack.Packable]
+    tmp_path: Path, quantization: str, make: Callable[[], pack.Searchable]
 ) -> None:
     """Its numbers are the same bits alone or in a batch, with any number of threads, and with any vector kernels."""
     torch.manual_seed(4)
@@ -262,7 +262,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, how: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("make", [transformer, recurrent])
-def test_every_header_is_read_without_harm(tmp_path: Path, make: Callable[[], pack.Packable]) -> None:
+def test_every_header_is_read_without_harm(tmp_path: Path, make: Callable[[], pack.Searchable]) -> None:
     """Whatever number stands in the header, the file is refused or read within its bounds."""
     network, path = make(), tmp_path / "packed.bin"
     pack.write(network, path, "int8")

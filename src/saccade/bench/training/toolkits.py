@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 
@@ -165,7 +165,7 @@ def train_loop(name: str, plan: ToolkitPlan, config: TranslateConfig, folder: Pa
     Its batches lie ready, its dropout acts on residuals alone, and nothing is clipped: each only makes it faster.
     """
     (store,) = corpora.stores(config, prepare_tokenizers(config, folder), folder / "store")
-    job, work = plan.job(), read_lengths(store, config.training.tokens_per_batch)
+    job, work = plan.job(), read_lengths(store, cast(int, config.training.tokens_per_batch))
     sizes = ModelSizes(job.width, job.num_layers, job.vocabulary_size, job.num_heads, job.hidden_width)
     given = TrainJob(torch.device("cpu"), sizes, work.tokens, plan.steps, plan.warmup)
     torch.manual_seed(job.seed)

@@ -15,7 +15,7 @@ from saccade.attention.positions import Learned
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.decoding import Stepper
 from saccade.export.native.library import OpenedModel, choose_kernels, load_library
-from saccade.export.native.pack import PANEL, Packable
+from saccade.export.native.pack import PANEL, Searchable
 from saccade.export.proof import TOKENS, Ids, Sources, pick_log_probabilities, search_ours
 from saccade.models.transformer import Transformer
 from saccade.tasks.texts import batch_by_length
@@ -58,7 +58,9 @@ class NativeEngine:
     renormalizes = False
     ends_early = False
 
-    def __init__(self, network: Packable, packed: Path, kernels: str | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self, network: Searchable, packed: Path, kernels: str | None = None, threads: int | None = None
+    ) -> None:
         self.kernels = choose_kernels() if kernels is None else kernels
         self.threads = torch.get_num_threads() if threads is None else threads
         self._opened = OpenedModel(packed, self.kernels, self.threads)

@@ -43,7 +43,8 @@ POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative", "sinusoidal_
 MOST_KEPT = 8  # packed models in the cache; the one that was used longest ago goes first
 CHECKED = ".checked"  # a file beside: which library was compared with torch
 Array = NDArray[Any]
-Packable = Transformer | Seq2Seq | TransformerTextEncoder | RecurrentTextEncoder
+Searchable = Transformer | Seq2Seq
+Packable = Searchable | TransformerTextEncoder | RecurrentTextEncoder
 
 
 def refuse(network: nn.Module) -> str | None:
@@ -144,7 +145,7 @@ def _list_sizes(network: Packable) -> dict[str, int]:
         return recurrent.list_reader(network)
     if isinstance(network, TransformerTextEncoder):
         project = network.project
-        width = network.width if isinstance(project, nn.Identity) else cast(nn.Linear, project).in_features
+        width = network.width if isinstance(project, nn.Identity) else project.in_features
         blocks = {"kind": KIND_OF_BLOCKS, "num_encoder": len(network.blocks), "input": width}
         return _list_block_sizes(network.sizes, network.positions, network.bias) | blocks
     tables = {
