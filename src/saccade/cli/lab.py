@@ -16,7 +16,7 @@ from saccade.errors import UserError
 from saccade.lab import check, digits, lengths
 from saccade.lab import run as experiments
 from saccade.lab.experiment import Experiment
-from saccade.lab.table import EXPERIMENTS, UNRECORDED
+from saccade.lab.table import EXPERIMENTS
 
 app = typer.Typer(help="Try a claim, run an experiment, or prepare its data.", invoke_without_command=True)
 
@@ -35,8 +35,7 @@ def lab(
         return
     table = Table.grid(padding=(0, 2))
     for one in EXPERIMENTS.values():
-        record = "; no verdict on record yet" if one.name in UNRECORDED else ""
-        table.add_row(one.name, f"{one.question}\n[dim]{one.claim}\n{one.minutes} on two CPU cores{record}[/dim]")
+        table.add_row(one.name, f"{one.question}\n[dim]{one.claim}\n{one.minutes} on two CPU cores[/dim]")
     Console(highlight=False).print(table)
     typer.echo(
         "\nsaccade lab NAME tries one: a picture, result.json, a verdict. Others: check, lengths, digits (see --help)."

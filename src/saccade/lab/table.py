@@ -38,7 +38,3 @@ EXPERIMENTS: dict[str, Experiment] = {
     "glimpses": GLIMPSES_CLAIM,
     "stragglers": STRAGGLERS,
 }
-UNRECORDED = (  # no page yet: three runs with other seeds are not done
-    *("width", "order", "bottleneck", "forgetting", "local", "hard", "penalty"),
-    *("heads", "alignment", "explanation", "smoothing", "glimpses"),
-)

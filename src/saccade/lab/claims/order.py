@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention.positions import POSITIONS
 from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
 from saccade.lab.fit import FIRST, draw_symbols, fit
 from saccade.models.text_encoder import TransformerTextEncoder
@@ -19,7 +18,7 @@ SYMBOLS, WIDTH, HEADS, BLOCKS, BATCH, RATE, CLIP = 16, 32, 2, 2, 32, 0.003, 1.0
 TRAINED, FULL_TRAINED = 16, 32
 STEPS, FULL_STEPS = 800, 8000
 TESTED = 128  # sequences of each length
-NONE = "none"
+NONE, KINDS = "none", ("sinusoidal", "learned", "rotary", "relative")  # of positions
 
 
 class Reader(NamedTuple):
@@ -43,7 +42,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     trained, num_steps = (FULL_TRAINED, FULL_STEPS) if is_full else (TRAINED, STEPS)
     lengths = [trained // 2, trained, 2 * trained, 4 * trained]
     lines, numbers = dict[str, Points](), dict[str, float]()
-    for positions in (NONE, *POSITIONS):
+    for positions in (NONE, *KINDS):
         reader = train(positions, seed, trained=trained, num_steps=num_steps)
         if positions == NONE:
             numbers["moved"] = permutation_error(reader, trained)
@@ -51,7 +50,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         numbers |= {f"{positions}, trained": points[1][1], f"{positions}, lost": points[1][1] - points[-1][1]}
     lines["best guess without order"] = guesses = [(length, best_guess(length)) for length in lengths]
     numbers["over the guess"] = numbers[f"{NONE}, trained"] - guesses[1][1]
-    twice = [lines[positions][2][1] for positions in POSITIONS]
+    twice = [lines[positions][2][1] for positions in KINDS]
     numbers["apart"] = max(twice) - min(twice)
     return Measured({"right": lines}, numbers)
 
@@ -122,8 +121,8 @@ ORDER = Experiment(
     checks=(
         Check("moved", "without positions, outputs of permuted inputs differ by", most=1e-4),
         Check("over the guess", "it beats the best guess without order by", most=0.02),
-        *(Check(f"{kind}, trained", f"with {kind} positions, right at the trained length", 0.95) for kind in POSITIONS),
-        *(Check(f"{kind}, lost", f"at four times the length {kind} positions lose", 0.1) for kind in POSITIONS),
+        *(Check(f"{kind}, trained", f"with {kind} positions, right at the trained length", 0.95) for kind in KINDS),
+        *(Check(f"{kind}, lost", f"at four times the length {kind} positions lose", 0.1) for kind in KINDS),
         Check("apart", "at twice the length the best kind is ahead of the worst by", least=0.1),
     ),
     panels={"right": Panel("The symbol before", "length of the sequence", "share of right answers", log_across=True)},
