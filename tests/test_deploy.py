@@ -182,6 +182,7 @@ def test_conda_needs_what_the_command_needs() -> None:
     needs = [Requirement(one) for one in (*project["dependencies"], *project["optional-dependencies"]["run"])]
     text = (DEPLOY / "conda" / "recipe.yaml").read_text("utf-8")
     recipe = yaml.safe_load(text.replace("${{ version }}", "0").replace("${{ PYTHON }}", "python"))
+    assert (recipe["build"]["noarch"], recipe["build"]["script"]["env"]) == ("python", {"CC": "none"})  # no library
     found = dict[str, str](line.split() for line in recipe["requirements"]["run"])
     assert found.pop("python") == project["requires-python"]
     assert found == {CONDA_NAMES.get(one.name, one.name): str(one.specifier) for one in needs}

@@ -36,7 +36,10 @@ class Called:
 
 @dataclass
 class PretendedRay:
-    """As much of Ray as is used; `losses` has how often the process dies that is at a file."""
+    """As much of Ray as is used; `losses` has how often the process dies that is at a file.
+
+    A process that has ended answers nothing any more.
+    """
 
     cpus: int = 4
     losses: Counter[str] = field(default_factory=Counter)
@@ -44,6 +47,9 @@ class PretendedRay:
 
     def init(self, **options: Any) -> None:
         self.said.append(options)
+
+    def kill(self, actor: Any) -> None:
+        self.said.append(("killed", actor))
 
     def shutdown(self) -> None:
         self.said.append("shutdown")
@@ -57,11 +63,15 @@ class PretendedRay:
         def wrap(kind: Any) -> Any:
             def make(*arguments: Any) -> Any:
                 self.said.append("actor")
-                actor = kind(*arguments)
+                actor, has_ended = kind(*arguments), False
 
                 def answer(shard: Shard) -> Any:
+                    nonlocal has_ended
+                    if has_ended:
+                        raise Lost("it is not there")
                     if self.losses[shard.name]:
                         self.losses[shard.name] -= 1
+                        has_ended = True
                         raise Lost("it has ended")
                     return actor.answer(shard)
 
@@ -108,7 +118,7 @@ class Upper:
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> PretendedRay:
     found = PretendedRay()
-    names = ("init", "shutdown", "cluster_resources", "remote", "wait", "get")
+    names = ("init", "shutdown", "cluster_resources", "remote", "wait", "get", "kill")
     monkeypatch.setitem(sys.modules, "ray", ModuleWith(**{name: getattr(found, name) for name in names}))
     monkeypatch.setitem(sys.modules, "ray.exceptions", ModuleWith(RayActorError=Lost))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -136,9 +146,9 @@ def test_every_file_is_answered_once_though_processes_end(
     assert sorted(one.shard.name for one in found) == [f"{number}.txt" for number in range(NUM_FILES)]
     assert sum(one.counts.num_lines for one in found) == 2 * NUM_FILES
     assert (tmp_path / "out" / "4.txt").read_text("utf-8") == "A4\nB\n"
-    assert ray.said.count("actor") == 2
+    assert ray.said.count("actor") == 2 + 3
     assert ray.said[-1] == "shutdown"
-    assert {"max_restarts": -1, "num_cpus": 2, "num_gpus": 0} in ray.said
+    assert {"num_cpus": 2, "num_gpus": 0} in ray.said
 
 
 def test_a_file_at_which_processes_end_stops_the_job(ray: PretendedRay, shards: list[Shard]) -> None:

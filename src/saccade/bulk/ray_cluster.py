@@ -31,7 +31,7 @@ def run_on_ray(
         has_gpu = wants_gpu and ray.cluster_resources().get("GPU", 0) >= 1
         needs: dict[str, Any] = {"num_cpus": threads, "num_gpus": int(has_gpu)}
         number = min(len(shards), workers or _count_workers(ray.cluster_resources(), needs))
-        remote = ray.remote(max_restarts=-1, **needs)(_Actor)
+        remote = ray.remote(**needs)(_Actor)  # not begun again by Ray: until it is, all that it is asked fails at once
         idle, busy = [remote.remote(work) for _ in range(number)], dict[Any, tuple[Any, Shard]]()
         waiting, losses = deque(shards), Counter[str]()
         while waiting or busy:
@@ -40,16 +40,18 @@ def run_on_ray(
                 busy[actor.answer.remote(shard)] = actor, shard
             (ready,), _ = ray.wait(list(busy), num_returns=1)
             actor, shard = busy.pop(ready)
-            idle.append(actor)
             try:
                 found = ray.get(ready)
             except lost as error:
+                ray.kill(actor)  # it may be alive, but out of reach
+                idle.append(remote.remote(work))
                 losses[shard.name] += 1
                 if losses[shard.name] >= MOST_LOSSES:
                     said = f"{shard.name}: {MOST_LOSSES} processes ended while they answered it"
                     raise UserError(f"{said}; is there enough memory? ({str(error).splitlines()[0]})") from None
                 waiting.appendleft(shard)
                 continue
+            idle.append(actor)
             if isinstance(found, Exception):
                 raise found
             yield found

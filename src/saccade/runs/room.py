@@ -44,7 +44,7 @@ def total_memory(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[1]
     total = psutil.virtual_memory().total
     with suppress(OSError, ValueError):  # there is no such file, or it says "max"
-        return min(total, int(CGROUP.read_text()))
+        return min(total, int(CGROUP.read_text("ascii")))
     return total
 
 

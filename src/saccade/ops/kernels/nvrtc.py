@@ -121,7 +121,7 @@ def load(files: tuple[Path, ...], defines: dict[str, int], device: torch.device)
 
 def join_sources(files: tuple[Path, ...]) -> str:
     """Join several sources to one, with lines that say where an error is."""
-    return "\n".join(f'#line 1 "{path.name}"\n{path.read_text()}' for path in files)
+    return "\n".join(f'#line 1 "{path.name}"\n{path.read_text("utf-8")}' for path in files)
 
 
 def compile_cubin(source: str, options: Sequence[str]) -> bytes:
