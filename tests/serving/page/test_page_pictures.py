@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
-from playwright.sync_api import Browser, FilePayload, Locator, Page, Response, expect
+from playwright.sync_api import Browser, FilePayload, Locator, Page, Response, Route, expect
 
 from pages.browser import (
     TEXT,
@@ -219,4 +219,16 @@ def test_it_is_copied_where_the_page_is_not_secure_too(browser: Browser, site: S
 def test_there_is_nothing_to_share_before_there_is_an_answer(page: Page) -> None:
     page.get_by_role("button", name="Share").click()
     page.get_by_role("button", name="Save as JSON").click()
+    expect(page.get_by_role("status")).to_have_text("There is nothing to share yet. Type something first.")
+
+
+def test_what_is_said_while_the_page_begins_stays(page: Page) -> None:
+    held = list[Route]()
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.reload(wait_until="domcontentloaded")
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("button", name="Save as JSON").click()
+    page.wait_for_function("document.querySelector('#notice').textContent")
+    held[0].continue_()
+    expect(page.get_by_role("button", name="Compare")).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("There is nothing to share yet. Type something first.")

@@ -246,19 +246,20 @@ share({
   figure: () => figure({ panel: page.panels[0], picture: fileInput() }),
 });
 
-async function start() {
+async function start(hasFailed = false) {
   try {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
     page.models = models.map(sortKinds);
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
     questions.succeed();
+    if (hasFailed) notice("");
     if (settings.keyRequired) keys.open(!key.get());
     begin();
   } catch (error) {
     notice(error.message);
     if (error.wantsKey) keys.open(true);
     if (!(error instanceof RequestError)) throw error;
-    if (error.mayPass) questions.again(start);
+    if (error.mayPass) questions.again(() => start(true));
   }
 }
 
@@ -269,7 +270,6 @@ function sortKinds(model) {
 
 /** Start with the first model, or with what a link says. */
 function begin() {
-  notice("");
   page.given = link.read(location.hash);
   const { model, beside: other, text: line, kind, view, units, layer, head } = page.given;
   const first = panel({ slot: "a", title: "Model", on: { ...on, chooseModel: (name) => { use(0, name); askSoon(0); } } });
