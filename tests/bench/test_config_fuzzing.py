@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from saccade.bench.configs import fuzzing, mutations, samples
+from saccade.errors import UserError
 
 
 def test_no_mutation_does_harm() -> None:
@@ -18,6 +20,12 @@ def test_no_mutation_does_harm() -> None:
     assert found.bad == []
     assert found.codes.total() == 60
     assert {0, 2} <= set(found.codes)
+
+
+def test_without_alarms_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(signal, "SIGPROF")
+    with pytest.raises(UserError, match="needs Linux or macOS"):
+        fuzzing.fuzz_configs(1)
 
 
 def test_the_same_seed_gives_the_same_mutations(tmp_path: Path) -> None:

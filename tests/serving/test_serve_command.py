@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing.context
 import signal
 import socket
 import subprocess
@@ -46,6 +47,12 @@ def test_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
     several = "--rate: 5 given with --processes 2, which do not count together"
     assert refused(str(run), "--port", "0", "--processes", "2", "--rate", "5").startswith(several)
     assert "--host: nowhere.invalid" in refused(str(run), "--host", "nowhere.invalid")
+
+
+def test_several_processes_are_refused_where_none_can_fork(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(multiprocessing.context._concrete_contexts, "forkserver")  # type: ignore[attr-defined]
+    for option in (("--processes", "2"), ("--reload",)):
+        assert "need Linux or macOS" in refused(str(run), "--port", "0", *option)
 
 
 def test_a_library_that_is_missing_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

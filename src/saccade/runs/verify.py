@@ -26,10 +26,11 @@ take_step = Trainer._next_step
 def take_step_or_die(self, batches):
     take_step(self, batches)
     if self.progress.step == last:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), getattr(signal, 'SIGKILL', signal.SIGTERM))
 Trainer._next_step = take_step_or_die
 main()
 """  # `saccade train`, killed after a step: a watching parent would come too late where steps take milliseconds
+KILLED_CODE = -signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM  # Windows: SIGTERM ends at once
 
 
 class ResumeVerdict(NamedTuple):
@@ -80,9 +81,9 @@ def _kill_at(step: int, arguments: list[str], folder: Path) -> bool:
     """Train until a step is done, and kill (-9) at once; return whether the run was still at work."""
     command = [sys.executable, "-c", KILLED, str(step), *train_command(arguments, folder)[3:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, -signal.SIGKILL):
+    if done.returncode not in (0, KILLED_CODE):
         raise RuntimeError(f"training ended with exit code {done.returncode} after a resume:\n{done.stderr}")
-    return done.returncode == -signal.SIGKILL
+    return done.returncode == KILLED_CODE
 
 
 def _last_checkpoint(folder: Path) -> int:

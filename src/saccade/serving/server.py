@@ -9,7 +9,6 @@ import gc
 import logging
 import math
 import os
-import resource
 import signal
 import socket
 import sys
@@ -48,7 +47,9 @@ TICKS_A_SECOND = 10  # of uvicorn
 LINGER = 0.2  # seconds
 SWITCH_SECONDS = 0.0003  # that a thread of Python keeps its lock while another waits for it
 GRACE = 2.0  # seconds after the last answer, in which the process ends
-HANGUP = signal.SIGHUP
+HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
+WATCHED_BY_SELECT = 512  # connections, on Windows
+NO_SUCH_NAME = 11001  # there; elsewhere such numbers are below 0
 
 
 def run(runs: Sequence[ServedRun], settings: Settings) -> None:
@@ -116,10 +117,10 @@ def listen(settings: Settings) -> socket.socket:
     try:
         found = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        number = error.errno or 0
-        if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: no such name
+        if (error.errno or 0) < 0 or error.errno in (errno.EADDRNOTAVAIL, NO_SUCH_NAME):
             raise UserError(f"--host: {settings.host} given; it must be an address of this machine") from None
-        raise UserError(f"--port: {settings.port} on {settings.host}: {os.strerror(number)}") from None
+        why, _, _ = str(error.strerror).partition(" (while")
+        raise UserError(f"--port: {settings.port} on {settings.host}: {why}") from None
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
     return found
 
@@ -151,6 +152,14 @@ class Server(uvicorn.Server):
         self.inbox: Inbox | None = None  # of connections that another process accepts
         self.address: tuple[str, int] | None = None
         self.on_listening: Callable[[], None] = lambda: None
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve in an event loop that can watch sockets, which Windows's own can't."""
+        if not hasattr(asyncio, "ProactorEventLoop"):
+            super().run(sockets)
+            return
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(self.serve(sockets))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and log where."""
@@ -204,7 +213,11 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Drain when the terminal closes too, unless that is ignored (nohup)."""
         with super().capture_signals():
-            if threading.current_thread() is not threading.main_thread() or signal.getsignal(HANGUP) == signal.SIG_IGN:
+            if (
+                HANGUP is None
+                or threading.current_thread() is not threading.main_thread()
+                or signal.getsignal(HANGUP) == signal.SIG_IGN
+            ):
                 yield
                 return
             before = signal.signal(HANGUP, self.handle_exit)
@@ -286,11 +299,20 @@ def _end_process_after(seconds: float) -> None:
 
 def count_connections(wanted: int) -> int:
     """Return how many connections the limit of open files allows, which is raised as far as it may be."""
+    limit = _raise_limit(wanted + wanted // IN_LINE + OTHER_FILES)
+    if (most := min(wanted, (limit - OTHER_FILES) * IN_LINE // (IN_LINE + 1))) < 1:
+        raise UserError(f"open files: the limit is {limit}; allowed: more than {OTHER_FILES + 1} (see ulimit -n)")
+    return most
+
+
+def _raise_limit(needed: int) -> int:
+    """Raise the limit of open files as far as it may be, and return it."""
+    try:
+        import resource
+    except ImportError:
+        return WATCHED_BY_SELECT
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + wanted // IN_LINE + OTHER_FILES
     if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if (most := min(wanted, (soft - OTHER_FILES) * IN_LINE // (IN_LINE + 1))) < 1:
-        raise UserError(f"open files: the limit is {soft}; allowed: more than {OTHER_FILES + 1} (see ulimit -n)")
-    return most
+    return soft

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -25,6 +24,7 @@ import yaml
 
 from saccade.bench.configs import mutations, samples
 from saccade.cli import main
+from saccade.errors import UserError
 
 PATIENCE = 60.0  # seconds of work, which a busy machine does not lengthen; more is a hang
 LONGEST = 600.0  # seconds by the clock, for what waits for ever
@@ -58,6 +58,8 @@ def fuzz_configs(
     count: int, *, seed: int = 1, keep: Path | None = None, say: Callable[[CaseResult], None] = lambda case: None
 ) -> ConfigFuzzReport:
     """Train `count` mutated cases; the same seed gives the same ones. Harmful ones are kept in a folder."""
+    if not hasattr(signal, "SIGPROF"):
+        raise UserError("fuzz: needs Linux or macOS, which can limit a case's time and memory")
     codes, bad, slowest = Counter[int | None](), list[CaseResult](), 0.0
     for number in range(count):
         with tempfile.TemporaryDirectory() as name:
@@ -167,6 +169,7 @@ class _TooSlow(BaseException):
 @contextlib.contextmanager
 def _limits() -> Iterator[None]:
     """Limit time and memory within the block."""
+    import resource  # which Windows lacks
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame

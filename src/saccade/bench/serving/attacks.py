@@ -88,7 +88,8 @@ def attacking(where: RunningServer, attack: Attack) -> Iterator[None]:
 
 
 def _run(host: str, port: int, attack: Attack, begun: Event, over: Event) -> None:
-    os.nice(10)  # an attacker's work is not done on the server's machine
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(10)  # an attacker's work is not done on the server's machine
     threading.Thread(target=lambda: (over.wait(), os._exit(0)), daemon=True).start()
     asyncio.run(_attack(host, port, attack, begun))
 

@@ -15,10 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from saccade.errors import UserError
 from saccade.serving import server
@@ -29,8 +28,10 @@ from saccade.serving.processes.metrics import SharedMetrics, TeamCounts
 from saccade.serving.settings import ProcessOfSeveral, Settings
 from saccade.training.checkpoints import map_weights
 
+if TYPE_CHECKING:  # Windows has none
+    from multiprocessing.context import ForkServerContext, ForkServerProcess
+
 Load = Callable[[], list[ServedRun]]
-CONTEXT = multiprocessing.get_context("forkserver")  # which has loaded the libraries, but computed nothing
 PATIENCE = 0.5  # seconds from one look at the processes to the next
 LONGEST_PAUSE = 5.0  # seconds before a process is started again that could not start
 MOST_FAILURES = 5  # in a row, without any process that serves
@@ -51,12 +52,22 @@ def run(load: Load, settings: Settings, number: int, watched: Sequence[Path] = (
 
     When a file of the run folders that are `watched` changes, other processes take over, one after the other.
     """
+    context = _find_context()
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
     most = server.count_connections(number * settings.max_connections)
-    CONTEXT.set_forkserver_preload(["saccade.serving.server"])
     with tempfile.TemporaryDirectory(prefix="saccade-") as folder, server.listen(settings) as listening:
-        _Team(load, settings, listening, Path(folder), RunFiles(watched), most).run(number)
+        _Team(load, settings, context, listening, Path(folder), RunFiles(watched), most).run(number)
     log("stopped")
+
+
+def _find_context() -> ForkServerContext:
+    """Return what begins processes: forks of one that has loaded the libraries, but computed nothing."""
+    try:
+        context = multiprocessing.get_context("forkserver")
+    except ValueError:
+        raise UserError("--processes and --reload need Linux or macOS: processes here can't fork") from None
+    context.set_forkserver_preload(["saccade.serving.server"])
+    return context
 
 
 @final
@@ -113,10 +124,17 @@ class _Team:
     """The processes that serve. Each has a place; while a run is loaded anew, two may have the same."""
 
     def __init__(
-        self, load: Load, settings: Settings, listening: socket.socket, folder: Path, runs: RunFiles, most: int
+        self,
+        load: Load,
+        settings: Settings,
+        context: ForkServerContext,
+        listening: socket.socket,
+        folder: Path,
+        runs: RunFiles,
+        most: int,
     ) -> None:
         self.load, self.settings, self.listening, self.runs, self.most = load, settings, listening, runs, most
-        self.folder, self.metrics = folder, SharedMetrics(folder)
+        self.context, self.folder, self.metrics = context, folder, SharedMetrics(folder)
         self.members = list[_Member]()
         self.counts = TeamCounts()
         self.num_begun = self.num_failures = 0
@@ -202,12 +220,12 @@ class _Team:
                     return
 
     def _begin(self, place: int) -> None:
-        ours, theirs = CONTEXT.Pipe()
+        ours, theirs = self.context.Pipe()
         self.num_begun += 1
         outbox = Outbox(self.folder / f"connections-{self.num_begun}")
         own = replace(self.settings, process=ProcessOfSeveral(place, self.folder))
         arguments = (self.load, own, self.listening.getsockname()[:2], outbox.theirs, outbox.path, theirs)
-        process = CONTEXT.Process(target=_serve, args=arguments, name=f"saccade-{place}")
+        process = self.context.Process(target=_serve, args=arguments, name=f"saccade-{place}")
         process.start()
         theirs.close()
         outbox.theirs.close()

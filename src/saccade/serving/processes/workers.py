@@ -13,12 +13,10 @@ import gc
 import mmap
 import os
 import pickle
-import resource
 import select
 import signal
 import socket
 import struct
-import sys
 import threading
 import time
 import warnings
@@ -75,7 +73,7 @@ class Done(NamedTuple):
 def can_fork(models: Mapping[str, Any]) -> bool:
     """Tell whether a process with these models may be forked and go on computing."""
     engines = {model.engine for model in models.values()}
-    return sys.platform == "linux" and engines <= set(FORKED_ENGINES) and not torch.cuda.is_initialized()
+    return hasattr(os, "pidfd_open") and engines <= set(FORKED_ENGINES) and not torch.cuda.is_initialized()
 
 
 @final
@@ -294,6 +292,8 @@ class _Server:
 
 def _lower_priority() -> None:
     """Compute when others don't, end first where memory lacks, and end with the process that forked this one."""
+    import resource  # of Unix, as all that happens here
+
     os.nice(NICENESS)
     if os.sched_getscheduler(0) == os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
