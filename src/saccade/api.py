@@ -23,6 +23,7 @@ from saccade.inspection.views.view import ViewChoice
 from saccade.runs import adapt
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
+from saccade.runs.check import refuse_changed
 from saccade.runs.events import Callback
 from saccade.runs.load import AnyPath, load
 from saccade.runs.recipes import find_config
@@ -186,6 +187,7 @@ def list_test_files(folder: Path) -> list[Path]:
     found = [Path(name) for name in given if isinstance(name, str)]
     if not found:
         raise UserError("files: none given, and the run's config names no test set (data.test)")
+    refuse_changed(found, folder)
     return found
 
 

@@ -14,6 +14,7 @@ from saccade.files import replace_file
 
 NAME = "manifest.json"
 INSIDE = ("checkpoints", "validated")  # folders of a run whose files are read
+DATA = "data/"  # the data of a run that brings its own
 Checksums = dict[str, list[str]]  # of each file; two while it is replaced
 
 
@@ -57,6 +58,11 @@ def find_changed(folder: Path) -> list[Path]:
     return [path for path, sums in paths.items() if path.is_file() and _checksum(path.read_bytes()) not in sums]
 
 
+def is_recorded(folder: Path, name: str) -> bool:
+    """Tell whether a run has a checksum of a file of this name."""
+    return name in _load(folder)
+
+
 def refuse_strange_places(folder: Path) -> None:
     """Refuse links that lead out of a folder, and pipes and devices: a run may come from anywhere."""
     top = folder.resolve()
@@ -79,7 +85,7 @@ def _load(folder: Path) -> Checksums:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{path} is damaged; delete it, and nothing else of this run is checked") from None
-    if strange := [name for name in files if Path(name).name != name]:
+    if strange := [name for name in files if Path(name).name != name.removeprefix(DATA)]:
         raise UserError(f"{path}: {strange[0]!r} is no name of a file in this folder")
     return files
 

@@ -17,6 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from saccade import manifest
 from saccade.bench.attention import scores
 from saccade.bench.measure import medians_side_by_side
 from saccade.cli import COMMANDS, app, load_command, main
@@ -163,6 +164,9 @@ def test_the_demo_translates_draws_and_is_quick_the_second_time(tmp_path: Path) 
     assert "<svg" in (folder / "report.html").read_text("utf-8")
     names = {f"{part}.{side}" for part in ("train", "valid", "test") for side in ("en", "fr")}
     assert {path.name for path in (folder / "data").iterdir()} == names
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("[!.]*") if path.is_file()}
+    unchecked = {name for name in files if not manifest.is_recorded(folder, name)}
+    assert {name for name in unchecked if not name.endswith(".safetensors")} == {manifest.NAME}
 
 
 @pytest.mark.usefixtures("quick_start")

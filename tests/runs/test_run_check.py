@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade import manifest
+from saccade.api import list_test_files
 from saccade.cli import app
 from saccade.config.load import save_config
 from saccade.errors import UserError
@@ -161,6 +163,55 @@ def test_a_chosen_head_is_recorded(tmp_path: Path) -> None:
         load_run(run)
 
 
+def test_examples_that_changed_are_not_shown_until_they_are_accepted(copied: Path) -> None:
+    run = copied / "run"
+    manifest.write(run, check.EXAMPLES, "a\nb\n")
+    assert check.read_examples(run) == ["a", "b"]
+    (run / check.EXAMPLES).write_text("c\n", "utf-8")
+    (line,) = set(load_and_go_on(copied))  # training leaves it as it is
+    assert re.search(r"examples\.txt has changed .* on purpose: saccade config accept .*run$", line)
+    assert check.read_examples(run) == []
+    assert check.accept_edits(run) == [run / check.EXAMPLES]
+    assert check.read_examples(run) == ["c"]
+    assert load_and_go_on(copied) == []
+
+
+def test_examples_that_were_added_are_shown_and_named_until_they_are_accepted(copied: Path) -> None:
+    run = copied / "run"
+    (run / check.EXAMPLES).write_text("a\n", "utf-8")
+    with pytest.warns(UserWarning, match=r"examples\.txt is shown as it is.* saccade config accept"):
+        assert check.read_examples(run) == ["a"]
+    shown = CliRunner().invoke(app, ["config", "accept", str(run)]).stdout
+    assert shown == f"{run / check.EXAMPLES}: accepted as it is now\n"
+    assert check.read_examples(run) == ["a"]
+
+
+def test_a_picture_that_changed_is_named(copied: Path) -> None:
+    run = copied / "run"
+    (run / check.PICTURE).write_bytes(b"picture")
+    manifest.record(run, check.PICTURE)
+    flip(run / check.PICTURE, "")
+    (line,) = set(load_and_go_on(copied))
+    assert line.endswith("alignment.png has changed since it was written; it is not used here")
+
+
+def test_data_that_came_with_a_run_and_changed_are_named_and_not_used(copied: Path) -> None:
+    run = copied / "run"
+    (run / "data").mkdir()
+    test = run / "data" / "test.txt"
+    shutil.copy(copied / "rows.txt", test)
+    config = config_file.load_config(run / "config.yaml", [f"data.test={test}"])
+    save_config(config, run / "config.yaml")
+    manifest.record(run, "data/test.txt")
+    assert list_test_files(run) == [test]
+    flip(test, "")
+    refused, warned = load_and_go_on(copied)
+    assert re.search(r"data/test\.txt is damaged: it has changed since it was written", refused)
+    assert re.search(r"data/test\.txt has changed since it was written; it is not used here", warned)
+    with pytest.raises(UserError, match=r"data/test\.txt is damaged"):
+        list_test_files(run)
+
+
 def test_a_kill_while_a_file_is_replaced_leaves_a_run_that_loads(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = copied / "run"
     config = config_file.load_config(run / "config.yaml", ["training.patience=7"])
@@ -205,7 +256,7 @@ def test_a_pipe_in_a_run_is_refused_at_once(name: str, tmp_path: Path) -> None:
         load_run(run)
 
 
-@pytest.mark.parametrize("name", ["../secret.txt", "/dev/zero"])
+@pytest.mark.parametrize("name", ["../secret.txt", "/dev/zero", "data/../../secret.txt"])
 def test_a_manifest_that_leads_out_is_refused(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     manifest._save(run, {name: ["0"]})

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.runs.check import accept_config
+from saccade.runs.check import accept_edits
 from saccade.runs.load import load_run
 
 RUNNER = CliRunner()
@@ -81,7 +81,7 @@ def test_a_run_of_old_keeps_its_numbers(folder: Path) -> None:
     content = yaml.safe_load(path.read_text("utf-8"))
     del content["decoding"]["max_length_extra"]  # it was ten, and no setting
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    accept_config(folder / "run")
+    accept_edits(folder / "run")
     assert load_run(folder / "run").options.max_length_extra == 10
     assert train(folder, "training.max_steps=2") == []
     assert kept(folder) == (2.0, 10, 8)

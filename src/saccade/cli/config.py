@@ -26,7 +26,7 @@ def config_schema() -> None:
 
 @app.command("accept")
 def config_accept(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
-    """Accept the config.yaml of a run that you edited on purpose: other changes count as damage."""
+    """Accept the config.yaml and examples.txt of a run that you edited on purpose: other changes count as damage."""
     config_file.load_config(run / check.CONFIG)  # it must be a valid one
-    was_new = check.accept_config(run)
-    typer.echo(f"{run / check.CONFIG}: " + ("accepted as it is now" if was_new else "it has not changed"))
+    for path in check.accept_edits(run) or [run]:
+        typer.echo(f"{path}: " + ("it has not changed" if path == run else "accepted as it is now"))

@@ -11,13 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from torch import Tensor
 
+from saccade import manifest
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.datasets.made.phrasebook import SENTENCES, write_phrasebook
-from saccade.files import replace_file
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.insight import merge_pieces
+from saccade.runs import check, train
 from saccade.runs import config as config_file
-from saccade.runs import train
 from saccade.runs.load import load_run
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.predictor import Translator
@@ -41,6 +41,7 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     show_curves(out, console)
     show_alignments(translator, right, out, console)
     write_examples(right, out)
+    manifest.record(out, check.PICTURE, *(f"{manifest.DATA}{path.name}" for path in (out / "data").iterdir()))
     print_next_steps(out, console)
     return share
 
@@ -105,13 +106,12 @@ def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, co
         queries, keys, weight_TS = alignment(translator, pair)
         console.print(heatmap.in_terminal(weight_TS, queries=queries, keys=keys, console=console), "")
         if number == 0:
-            heatmap.to_file(weight_TS, out / "alignment.png", queries=queries, keys=keys, title=pair.source)
+            heatmap.to_file(weight_TS, out / check.PICTURE, queries=queries, keys=keys, title=pair.source)
 
 
 def write_examples(pairs: Sequence[Pair], out: Path) -> None:
     """Write example sentences for the page of the served run."""
-    with replace_file(out / "examples.txt") as draft:
-        draft.write_text("".join(f"{pair.source}\n" for pair in choose_examples(pairs, SHORT)), "utf-8")
+    manifest.write(out, check.EXAMPLES, "".join(f"{pair.source}\n" for pair in choose_examples(pairs, SHORT)))
 
 
 def choose_examples(pairs: Sequence[Pair], width: int) -> list[Pair]:
@@ -140,7 +140,7 @@ def print_next_steps(out: Path, console: Console) -> None:
     """Print commands to try with the trained run."""
     command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
     data = out / "data"
-    console.print(f"Look at {out / 'report.html'} and {out / 'alignment.png'}.\n\nNext:", highlight=False)
+    console.print(f"Look at {out / 'report.html'} and {out / check.PICTURE}.\n\nNext:", highlight=False)
     for line in (
         f'echo "She does not see the old house." | {command} predict {out}',
         f"{command} evaluate {out} {data / 'test.en'} {data / 'test.fr'}",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
 
-from saccade.data.text.corpus import read_lines
 from saccade.data.text.languages import CODE
 from saccade.errors import UserError
 from saccade.export.choice import TORCH, EngineChoice
 from saccade.runs import config as config_file
+from saccade.runs.check import read_examples
 from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
 from saccade.serving.settings import (
@@ -187,7 +187,8 @@ def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice,
         raise UserError(f"--languages: {folder} reads sounds, which are not translated")
     if find_languages is not None and pair is None and not hears and (codes := find_languages(config)) is not None:
         pair = LanguagePair(*codes)
-    return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder), hears)
+    examples = tuple(read_examples(folder)[:MAX_EXAMPLES])
+    return ServedRun(folder.resolve().name, config.task, predictor, pair, examples, hears)
 
 
 def _check_input(folder: Path, traits: Traits, route: Route) -> None:
@@ -200,9 +201,3 @@ def _check_input(folder: Path, traits: Traits, route: Route) -> None:
         raise UserError(f"{folder}: it reads a {traits.reads}, but the route of its task reads a {route.reads}")
     if traits.reads == "picture" and traits.picture is None:
         raise UserError(f"{folder}: it reads pictures, but its task does not state their size")
-
-
-def _examples(folder: Path) -> tuple[str, ...]:
-    """Read examples.txt in the run's folder: the owner of a run chooses what the page may show of it."""
-    path = folder / "examples.txt"
-    return tuple(filter(None, read_lines(path)))[:MAX_EXAMPLES] if path.exists() else ()

@@ -11,10 +11,11 @@ import torch
 from rich.console import Console
 
 from runs import make_run
+from saccade import manifest
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head
+from saccade.runs import check, train
 from saccade.runs import config as config_file
-from saccade.runs import train
 
 ENGLISH = ["the", "a", "cat", "dog", "bird", "sees", "hears", "likes", "small", "old"]
 FRENCH = ["le", "un", "chat", "chien", "oiseau", "voit", "entend", "aime", "petit", "vieux"]
@@ -39,7 +40,7 @@ def make_all(folder: Path) -> None:
     for name, content in {**contents, "digits": digits(draft)}.items():
         train.train(config_file.check_config({"device": "cpu", **content}, name), draft / name, Console(quiet=True))
     chosen_head.save(draft / "words", Head(0, 0, shift=1))
-    (draft / "pieces" / "examples.txt").write_text("\n".join(EXAMPLES), encoding="utf-8")
+    manifest.write(draft / "pieces", check.EXAMPLES, "\n".join(EXAMPLES))
     draft.rename(folder)
 
 
