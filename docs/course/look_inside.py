@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from saccade.inspection.draw.figure import open_picture
-from saccade.lab.claims.penalty import KINDS, LENGTH, NOISE, VARIANTS, Reader, draw, learn
+from saccade.lab.claims.penalty import KINDS, LENGTH, NOISE, VARIANTS, HopReader, draw, learn
 
 PICTURE = Path(__file__).with_suffix(".png")
 STEPS, SENTENCES = 400, 64
 
 
 @torch.no_grad()
-def erase(reader: Reader, ids_BS: torch.Tensor, variant_BK: torch.Tensor) -> torch.Tensor:
+def erase(reader: HopReader, ids_BS: torch.Tensor, variant_BK: torch.Tensor) -> torch.Tensor:
     """Return how far log p of the right answer falls when each word is replaced by noise, [B, S]."""
 
     def log_p(now_BS: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding import BeamOptions, beam_search
-from saccade.inspection.draw.panels import Axes, Band, to_file
+from saccade.inspection.draw.panels import Axes, BandCurve, to_file
 
 PICTURE = Path(__file__).with_suffix(".png")
 WORDS = ["", "<s>", "</s>", "a", "the", "cat", "dog", "sleeps"]  # the ids of saccade's special tokens come first
@@ -78,7 +78,7 @@ def main(picture: Path = PICTURE) -> None:
     found = [torch.tensor([log_p for _, log_p in search(model, TABLES, width)]) for width in widths]
     means = [float(one.mean()) for one in found]
     print("mean log p of what is found, B = 1, 2, ...: " + " ".join(f"{mean:.2f}" for mean in means))
-    band = Band([float(width) for width in widths], means, means, means)
+    band = BandCurve([float(width) for width in widths], means, means, means)
     to_file(picture, [(Axes("200 random tables", "width of the beam", "mean log p of what is found"), {"best": band})])
 
 

@@ -18,7 +18,7 @@ from saccade.errors import UserError
 from saccade.huggingface.model import HuggingFaceModel
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.trust import panel as trust_panel
-from saccade.inspection.trust.verdict import Panel
+from saccade.inspection.trust.verdict import TrustFigures
 from saccade.inspection.views.view import ViewChoice
 from saccade.runs import adapt
 from saccade.runs import config as config_file
@@ -114,7 +114,7 @@ def look(
 
 
 def show(
-    seen: Insight | Sequence[Insight] | Panel,
+    seen: Insight | Sequence[Insight] | TrustFigures,
     to: AnyPath | None = None,
     *,
     view: str = "weights",
@@ -131,9 +131,9 @@ def show(
     or of a panel's file.
     """
     choice, path = ViewChoice(view, kind, layer, head), None if to is None else Path(to)
-    if title is not None and (path is None or not (isinstance(seen, Panel) or path.suffix == ".html")):
+    if title is not None and (path is None or not (isinstance(seen, TrustFigures) or path.suffix == ".html")):
         raise UserError("title: given without a page or a panel's file; other pictures are called after the answer")
-    if isinstance(seen, Panel):
+    if isinstance(seen, TrustFigures):
         if choice != ViewChoice() or pieces or heads:
             raise UserError("view: given with a panel, which has none")
         if path is None:
@@ -165,7 +165,7 @@ def trust(
     head: int | None = None,
     erase: str = "delete",
     generate: Mapping[str, Any] | None = None,
-) -> Panel:
+) -> TrustFigures:
     """Test how far attention explains a model's answers, as `saccade look --trust` does, of a run or of Hugging Face.
 
     `tokenizer` and `generate` are those of `look`, for a model of Hugging Face.

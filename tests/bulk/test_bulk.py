@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from runs import WORDS, make_run
 from saccade.bulk import work
 from saccade.bulk.shards import find_inputs, write_whole
-from saccade.bulk.work import Counts, Predicting
+from saccade.bulk.work import Counts, PredictWork
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.export.choice import EngineChoice
@@ -285,7 +285,7 @@ def test_warnings_and_counts_come_from_all_files(run: Path, texts: Path, tmp_pat
 def test_work_is_known_by_what_its_answers_depend_on(run: Path) -> None:
     def identity(**changes: Any) -> str:
         given = {"runs": (run,), "engine": EngineChoice(), "device": None, "threads": 1, "glossary": None}
-        return Predicting(**{**given, "options": {}, "as_json": False, **changes}).identity()
+        return PredictWork(**{**given, "options": {}, "as_json": False, **changes}).identity()
 
     assert identity() == identity(threads=2)
     assert len({identity(), identity(options={"width": 2}), identity(as_json=True)}) == 3

@@ -14,7 +14,7 @@ import pytest
 
 from saccade.bulk import ray_cluster
 from saccade.bulk.shards import Shard, find_inputs, match_shards
-from saccade.bulk.work import Answer, Counts, Written
+from saccade.bulk.work import Answer, Counts, WrittenShard
 from saccade.errors import UserError
 
 NUM_FILES = 5
@@ -133,7 +133,7 @@ def shards(tmp_path: Path) -> list[Shard]:
     return match_shards([find_inputs("--input", str(tmp_path / "in"))], str(tmp_path / "out"))
 
 
-def run(shards: Sequence[Shard], workers: int | None = 2, address: str | None = None) -> list[Written]:
+def run(shards: Sequence[Shard], workers: int | None = 2, address: str | None = None) -> list[WrittenShard]:
     options: dict[str, Any] = {"address": address, "workers": workers, "threads": 2, "wants_gpu": True}
     return list(ray_cluster.run_on_ray(Upper(), shards, **options))
 

@@ -67,7 +67,7 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
     )
     work, found = job.works()[0], []
     config = config_of(job, work)
-    material = batches.Material.of([work.store(tmp_path / "store", job.sizes.vocabulary)])
+    material = batches.TrainingPairs.of([work.store(tmp_path / "store", job.sizes.vocabulary)])
     for capture in (True, False):
         torch.manual_seed(4)
         network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()

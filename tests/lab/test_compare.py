@@ -18,8 +18,8 @@ from saccade.cli import app
 from saccade.errors import UserError
 from saccade.lab.compare import result, statistics, variants, worker
 from saccade.lab.compare import run as comparisons
-from saccade.lab.compare.statistics import Sample
-from saccade.lab.compare.variants import Outline, Variant
+from saccade.lab.compare.statistics import VariantRuns
+from saccade.lab.compare.variants import RunOutline, Variant
 from saccade.tasks.tally import COMBINE, bleu
 from saccade.tasks.translate.scoring.metrics import METRICS
 from saccade.tasks.translate.scoring.tallies import tally
@@ -45,7 +45,7 @@ def config(folder: Path) -> Path:
     return path
 
 
-def options(path: Path, **changes: Any) -> comparisons.Options:
+def options(path: Path, **changes: Any) -> comparisons.ComparisonOptions:
     usual: dict[str, Any] = {
         "overrides": (),
         "vary": ["model.pooling=attention,mean"],
@@ -57,7 +57,7 @@ def options(path: Path, **changes: Any) -> comparisons.Options:
         "jobs": 2,
         "threads": 1,
     }
-    return comparisons.Options(config=path, **{**usual, **changes})
+    return comparisons.ComparisonOptions(config=path, **{**usual, **changes})
 
 
 def test_changes_are_all_combinations() -> None:
@@ -65,7 +65,7 @@ def test_changes_are_all_combinations() -> None:
     assert len(found) == 4
     assert found[0] == {"model.score": "dot", "model.text": {"kind": "recurrent", "width": 9}}
     assert variants.name_changes(found[3]) == "score=additive, text=null"
-    assert Variant("text={kind: a}, b=1/2", {}, Outline(1, 1, 1, 1)).slug == "text=_kind_a_,_b=1_2"
+    assert Variant("text={kind: a}, b=1/2", {}, RunOutline(1, 1, 1, 1)).slug == "text=_kind_a_,_b=1_2"
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_wrong_variations_are_one_line(vary: list[str], said: str) -> None:
 
 
 def test_sizes_are_matched() -> None:
-    def build(changes: Mapping[str, Any]) -> Outline:
+    def build(changes: Mapping[str, Any]) -> RunOutline:
         width = changes["model.width"]
         if width % 4:
             raise UserError("model.width: it must be a multiple of four")
-        return Outline(100 * width, 0.1, 8, 4)
+        return RunOutline(100 * width, 0.1, 8, 4)
 
-    one = Variant("score=a", {}, Outline(6400, 0.1, 8, 4))
+    one = Variant("score=a", {}, RunOutline(6400, 0.1, 8, 4))
     found = variants.match_size(one, build, "model.width", 64, 10_000, 0.02)
     assert found.changes == {"model.width": 100}
     assert found.name == "score=a, width=100"
@@ -100,7 +100,7 @@ def test_sizes_are_matched() -> None:
     with pytest.raises(UserError, match=r"10,200 parameters at model.width=.*allowed: 0.5%|nothing nearer"):
         variants.match_size(one, build, "model.width", 64, 10_200, 0.005)
     with pytest.raises(UserError, match="a larger one makes no larger model"):
-        variants.match_size(one, lambda _: Outline(6400, 0.1, 8, 4), "data.max_length", 64, 10_000, 0.02)
+        variants.match_size(one, lambda _: RunOutline(6400, 0.1, 8, 4), "data.max_length", 64, 10_000, 0.02)
 
 
 def test_budgets_halve_the_rates() -> None:
@@ -125,10 +125,10 @@ def test_other_metrics_are_ratios_of_sums(metric: str) -> None:
     assert tally("chrf", WRITTEN, WANTED) is None
 
 
-def made(rate: float, num_seeds: int = 3, num_examples: int = 400, seed: int = 0) -> Sample:
+def made(rate: float, num_seeds: int = 3, num_examples: int = 400, seed: int = 0) -> VariantRuns:
     """Runs that are right with a probability."""
     right = (np.random.default_rng(seed).random((num_seeds, num_examples)) < rate).astype(float)
-    return Sample([float(100 * row.mean()) for row in right], np.stack([right, np.ones_like(right)], -1))
+    return VariantRuns([float(100 * row.mean()) for row in right], np.stack([right, np.ones_like(right)], -1))
 
 
 def test_intervals_and_tests_tell_a_difference_from_chance() -> None:
@@ -146,8 +146,8 @@ def test_intervals_and_tests_tell_a_difference_from_chance() -> None:
 
 
 def test_seeds_alone_are_dealt_in_all_ways() -> None:
-    assert statistics.permute(Sample([1, 2, 3, 4]), Sample([5, 6, 7, 8])) == pytest.approx(2 / 70)
-    assert statistics.permute(Sample([1, 2]), Sample([1, 2])) == 1
+    assert statistics.permute(VariantRuns([1, 2, 3, 4]), VariantRuns([5, 6, 7, 8])) == pytest.approx(2 / 70)
+    assert statistics.permute(VariantRuns([1, 2]), VariantRuns([1, 2])) == 1
 
 
 def test_p_of_several_tests_grows() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from saccade.cli import app
 from saccade.errors import UserError
-from saccade.inspection.draw.panels import Axes, Band, to_file
+from saccade.inspection.draw.panels import Axes, BandCurve, to_file
 from saccade.lab import run as experiments
 from saccade.lab.claims import (
     bottleneck,
@@ -104,12 +104,12 @@ def test_one_or_two_seeds_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_band_is_the_mean_and_the_range_of_the_seeds() -> None:
-    band = Band.of([[(1, 2.0), (2, 5.0), (3, 1.0)], [(1, 4.0), (2, 1.0)]])
-    assert band == Band([1, 2], [3.0, 3.0], [2.0, 1.0], [4.0, 5.0])
+    band = BandCurve.of([[(1, 2.0), (2, 5.0), (3, 1.0)], [(1, 4.0), (2, 1.0)]])
+    assert band == BandCurve([1, 2], [3.0, 3.0], [2.0, 1.0], [4.0, 5.0])
 
 
 def test_panels_are_drawn_in_rows(tmp_path: Path) -> None:
-    band = Band([1.0, 2.0], [1.0, 10.0], [0.9, 9.0], [1.1, 11.0])
+    band = BandCurve([1.0, 2.0], [1.0, 10.0], [0.9, 9.0], [1.1, 11.0])
     for count in (1, 3, 4):
         drawn = [(Axes("title", "x", "y", log_up=bool(count % 2)), {"a": band, "b": band})] * count
         to_file(tmp_path / f"{count}.png", drawn, title="A question that is longer than one picture is wide, or not?")
@@ -237,7 +237,7 @@ def test_a_pruned_head_gives_nothing_and_comes_back() -> None:
 
 
 def test_looking_costs_what_is_looked_at() -> None:
-    reader = glimpses.Glimpser()
+    reader = glimpses.SmallGlimpser()
     assert glimpses.count_operations(reader, 40) == glimpses.count_operations(reader, 160)
     convolutions = glimpses.make_convolutions()
     pixels = 2 * 9 * glimpses.CHANNELS * (1 + glimpses.CHANNELS)  # multiplications and additions of each

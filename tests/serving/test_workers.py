@@ -18,7 +18,7 @@ from saccade.serving import work
 from saccade.serving.batcher import Batcher
 from saccade.serving.models import ServedRun
 from saccade.serving.processes import workers as workers_module
-from saccade.serving.processes.workers import ModelWorkers, Task, WorkerLost, Workers, can_fork
+from saccade.serving.processes.workers import ModelWorkers, WorkerLost, Workers, WorkerTask, can_fork
 from saccade.serving.waiting import ModelCall
 from servers import serving
 
@@ -80,7 +80,7 @@ def workers() -> Iterator[Workers]:
 def ask(workers: Workers, model: str, call: ModelCall, items: list[Any], watcher: Watcher | None = None) -> list[Any]:
     worker = workers.hire()
     assert worker is not None
-    return workers.compute(worker, Task(model, call, items), watcher or Watcher())
+    return workers.compute(worker, WorkerTask(model, call, items), watcher or Watcher())
 
 
 def test_a_worker_answers_for_each_model_again_and_again(workers: Workers) -> None:

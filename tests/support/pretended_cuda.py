@@ -160,7 +160,7 @@ def configured(sizes: ModelSizes, changes: dict[str, Any]) -> tuple[Any, Any]:
 def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     """Forward, backward, clip and update, from a batch as it is loaded."""
     config, work = configured(sizes, changes)
-    material = batches.Material.of([work.store(folder / "store", sizes.vocabulary)])
+    material = batches.TrainingPairs.of([work.store(folder / "store", sizes.vocabulary)])
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         network = task.model(config, (word_tokenizer(sizes.vocabulary),) * 2).train()

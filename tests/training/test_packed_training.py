@@ -56,7 +56,7 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Pa
     rows, found = np.arange(17), []
     padded_run = config(tmp_path, f"model.norm={norm}", "training.batches=padded")
     plans: tuple[Plan, ...] = (
-        batching.plan(made, batching.Material.of([store])),
+        batching.plan(made, batching.TrainingPairs.of([store])),
         bucket_pairs(store, tokens_per_batch=128, seed=1),
     )
     for plan, run in zip(plans, (made, padded_run), strict=True):
@@ -109,7 +109,10 @@ def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: s
     both = task.sides(made, prepare_tokenizers(made, tmp_path))
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
-    even, padded = batching.plan(made, batching.Material.of([store])), bucket_pairs(store, tokens_per_batch=64, seed=1)
+    even, padded = (
+        batching.plan(made, batching.TrainingPairs.of([store])),
+        bucket_pairs(store, tokens_per_batch=64, seed=1),
+    )
     rows = even.epoch(0)
     assert sorted(row for batch in rows for row in batch) == list(range(60))
     batches = [even.load(batch) for batch in rows]

@@ -6,22 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from saccade.bulk.shards import Found, Shard, join_url, list_written, match_shards, read_text, write_whole
-from saccade.bulk.work import Work, Written, answer_shard
+from saccade.bulk.shards import InputShard, Shard, join_url, list_written, match_shards, read_text, write_whole
+from saccade.bulk.work import Work, WrittenShard, answer_shard
 from saccade.errors import UserError
 
 NAME = "job.json"
-Executor = Callable[[Work, Sequence[Shard]], Iterator[Written]]
+Executor = Callable[[Work, Sequence[Shard]], Iterator[WrittenShard]]
 
 
-class Plan(NamedTuple):
+class ShardPlan(NamedTuple):
     """The shards of a job, and those that are not written yet."""
 
     shards: list[Shard]
     left: list[Shard]
 
 
-def plan(work: Work, inputs: Sequence[Sequence[Found]], output: str) -> Plan:
+def plan(work: Work, inputs: Sequence[Sequence[InputShard]], output: str) -> ShardPlan:
     """Find out what is left to do. Output of another job, or of other files, is refused and left alone."""
     shards = match_shards(inputs, output)
     if any(shard.name == NAME for shard in shards):
@@ -36,7 +36,7 @@ def plan(work: Work, inputs: Sequence[Sequence[Found]], output: str) -> Plan:
         raise UserError(f"--output: {output}: {said}; give another folder, or delete the output")
     with write_whole(place) as draft:
         draft.write_text(json.dumps({"key": key, "inputs": {**known, **sizes}}), "utf-8")
-    return Plan(shards, [shard for shard in shards if shard.output not in written])
+    return ShardPlan(shards, [shard for shard in shards if shard.output not in written])
 
 
 def _read_known(place: str, key: str, output: str) -> dict[str, int]:
@@ -57,7 +57,7 @@ def _read_known(place: str, key: str, output: str) -> dict[str, int]:
     return known
 
 
-def run_here(work: Work, shards: Sequence[Shard]) -> Iterator[Written]:
+def run_here(work: Work, shards: Sequence[Shard]) -> Iterator[WrittenShard]:
     """Do the work in this process, one shard after the other."""
     answer = work.start()
     for shard in shards:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from saccade.bulk.shards import Shard
-from saccade.bulk.work import Work, Written, answer_shard
+from saccade.bulk.work import Work, WrittenShard, answer_shard
 from saccade.errors import UserError, describe_missing
 
 MOST_LOSSES = 3  # of processes that were at the same shard
@@ -18,7 +18,7 @@ STORE_BYTES = 80 << 20  # Ray's least: only names and counts travel
 
 def run_on_ray(
     work: Work, shards: Sequence[Shard], *, address: str | None, workers: int | None, threads: int, wants_gpu: bool
-) -> Iterator[Written]:
+) -> Iterator[WrittenShard]:
     """Do the work on a Ray cluster, or on a Ray of this machine; shards may end in any order."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers
     try:
@@ -65,7 +65,7 @@ class _Actor:
     def __init__(self, work: Work) -> None:
         self.answer_lines = work.start()
 
-    def answer(self, shard: Shard) -> Written | Exception:
+    def answer(self, shard: Shard) -> WrittenShard | Exception:
         """Answer a shard; what the user can mend is returned, as Ray would wrap it."""
         try:
             return answer_shard(self.answer_lines, shard)

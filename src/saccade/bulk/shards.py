@@ -19,7 +19,7 @@ WHOLE = {"abfs", "adl", "az", "gcs", "gs", "memory", "s3", "s3a"}  # a file is t
 LOCAL = {"file", "local"}
 
 
-class Found(NamedTuple):
+class InputShard(NamedTuple):
     """A file to read: where it is, what its output is called, and how many bytes it has."""
 
     url: str
@@ -35,7 +35,7 @@ class Shard(NamedTuple):
     output: str
 
 
-def find_inputs(field: str, pattern: str) -> list[Found]:
+def find_inputs(field: str, pattern: str) -> list[InputShard]:
     """Return the files of a path, a folder or a glob, in the order of their names; these begin behind the folder."""
     system, path = _open_system(field, pattern)
     try:
@@ -51,12 +51,14 @@ def find_inputs(field: str, pattern: str) -> list[Found]:
     if not files:
         raise UserError(f"{field}: there is no file at {pattern}")
     return [
-        Found(system.unstrip_protocol(name), str(PurePosixPath(name).relative_to(root)), int(info.get("size") or 0))
+        InputShard(
+            system.unstrip_protocol(name), str(PurePosixPath(name).relative_to(root)), int(info.get("size") or 0)
+        )
         for name, info in sorted(files.items())
     ]
 
 
-def match_shards(inputs: Sequence[Sequence[Found]], output: str) -> list[Shard]:
+def match_shards(inputs: Sequence[Sequence[InputShard]], output: str) -> list[Shard]:
     """Return the shards: the first files of all sides go together, and so on; they are called as those of the first."""
     if len({len(side) for side in inputs}) > 1:
         counts = " and ".join(f"{len(side):,} files ({side[0].url} ...)" for side in inputs)

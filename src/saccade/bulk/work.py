@@ -70,7 +70,7 @@ class Work(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Predicting:
+class PredictWork:
     """`saccade predict`."""
 
     runs: tuple[Path, ...]
@@ -108,7 +108,7 @@ class Predicting:
 
 @final
 @dataclass(frozen=True)
-class Aligning:
+class AlignWork:
     """`saccade look --align`: by the heads that were chosen."""
 
     runs: tuple[tuple[Path, Head], ...]
@@ -140,14 +140,14 @@ class Aligning:
         return content_hash(_files([folder for folder, _ in self.runs]), said)
 
 
-class Written(NamedTuple):
+class WrittenShard(NamedTuple):
     """A shard that was written, and what is said of its lines."""
 
     shard: Shard
     counts: Counts
 
 
-def answer_shard(answer: Answer, shard: Shard) -> Written:
+def answer_shard(answer: Answer, shard: Shard) -> WrittenShard:
     """Read a shard, answer its lines, and write all answers or nothing."""
     counts = Counts()
     with (
@@ -157,7 +157,7 @@ def answer_shard(answer: Answer, shard: Shard) -> Written:
         _open_text(draft, is_packed=shard.output.endswith(".gz")) as file,
     ):
         file.writelines(f"{line}\n" for line in counts.watch(answer(paths, counts)))
-    return Written(shard, counts)
+    return WrittenShard(shard, counts)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 
 from saccade.api import list_test_files
 from saccade.bulk.shards import fetch, find_inputs, match_shards
-from saccade.bulk.work import Predicting
+from saccade.bulk.work import PredictWork
 from saccade.cli import bulk, terminal
 from saccade.cli.bulk import BulkFlags, refuse_with_many
 from saccade.cli.flags import (
@@ -127,7 +127,7 @@ def evaluate(
 
 
 def _evaluate_many(
-    work: Predicting, named: Sequence[str], output: str | None, flags: BulkFlags, *, as_json: bool
+    work: PredictWork, named: Sequence[str], output: str | None, flags: BulkFlags, *, as_json: bool
 ) -> None:
     """Answer many files, and score all outputs together."""
     if len(named) != 2:

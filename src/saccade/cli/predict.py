@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from saccade.bulk.work import Predicting
+from saccade.bulk.work import PredictWork
 from saccade.cli import bulk, terminal
 from saccade.cli.bulk import BulkFlags, refuse_with_many
 from saccade.cli.flags import (
@@ -199,7 +199,7 @@ def predict(
         typer.echo(f"saccade: {line}", err=True)
 
 
-def _predict_many(work: Predicting, pattern: str | None, output: str | None, flags: BulkFlags) -> None:
+def _predict_many(work: PredictWork, pattern: str | None, output: str | None, flags: BulkFlags) -> None:
     execute = bulk.choose_executor(flags, work.threads, work.device)
     traits = work.load().traits
     refuse_others(dict(work.options), traits.predict_options)

@@ -22,7 +22,7 @@ FEWEST_BLOCKS = 128  # of a corpus that has enough pairs
 MakePlan = Callable[[Store], Any]  # from the pairs of a portion to a plan
 
 
-class Drawn(NamedTuple):
+class PortionRows(NamedTuple):
     """The rows of a batch, and the plan of the portion that they are in."""
 
     plan: Any
@@ -46,11 +46,11 @@ class Portions:
         self._parts = [CorpusPart(len(_cut(store)), share) for store, share in zip(stores, shares, strict=True)]
         self.num_portions = count_portions(stores, shares, buffer)
 
-    def epoch(self, number: int) -> list[Drawn]:
+    def epoch(self, number: int) -> list[PortionRows]:
         """Read a portion; return its batches."""
         portion = self._read(number)
         plan = self._make_plan(portion)
-        return [Drawn(plan, rows) for rows in plan.epoch(number)]
+        return [PortionRows(plan, rows) for rows in plan.epoch(number)]
 
     def _read(self, number: int) -> Store:
         one_pass, place = divmod(number, self.num_portions)
@@ -59,7 +59,7 @@ class Portions:
         return _join([self._blocks[block] for block in own])
 
     @staticmethod
-    def load(drawn: Drawn) -> Any:
+    def load(drawn: PortionRows) -> Any:
         return drawn.plan.load(drawn.rows)
 
 

@@ -24,7 +24,7 @@ class PassEngine(Protocol):
         """Return what it tells of a batch, by the names of outputs."""
 
 
-class Answers(NamedTuple):
+class ComparedAnswers(NamedTuple):
     """The answers to all examples in both engines, and how many of those that differ only rounding parts."""
 
     ours: list[Any]
@@ -52,7 +52,7 @@ def prove_answers(
 
 def _compare_answers(
     portable: PortablePass, examples: Sequence[Any], engine: PassEngine, worst: dict[str, float]
-) -> Answers:
+) -> ComparedAnswers:
     ours, theirs = ([None] * len(examples) for _ in range(2))
     num_tied = 0
     for batch, rows in portable.batches(examples, SIZES[1]):
@@ -63,7 +63,7 @@ def _compare_answers(
         for row, one, other, likely, likewise in zip(rows, *both, *weights, strict=True):
             ours[row], theirs[row] = one, other
             num_tied += one != other and abs(likely - likewise) <= TIED
-    return Answers(ours, theirs, num_tied)
+    return ComparedAnswers(ours, theirs, num_tied)
 
 
 def _note_differences(worst: dict[str, float], ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:

@@ -27,7 +27,7 @@ NEVER = Hypothesis(-math.inf, [], [], ended=False, cut="max_length")  # of a sou
 FORBIDDING = ("no_repeat_ngram", "min_length")
 
 
-class Found(NamedTuple):
+class Ctranslate2Hypothesis(NamedTuple):
     """A hypothesis of CTranslate2: ids without </s>, their log p in all, and whether it ended."""
 
     ids: list[int]
@@ -136,7 +136,7 @@ class _Batch:
             cuts.append(cut)
         return [[one] for one in self._score(range(len(written)), written, cuts)]
 
-    def _cut(self, row: int, one: Found) -> tuple[list[int], Cut | None]:
+    def _cut(self, row: int, one: Ctranslate2Hypothesis) -> tuple[list[int], Cut | None]:
         """Cut an output where our search would have: where it goes round, or at its limit."""
         limit, step = self._limits[row], self._find_loop(row, one.ids)
         if step is None and one.ended and one.length <= limit:
@@ -183,7 +183,7 @@ class _Batch:
             else:
                 looked.ranked[row] = ranked
 
-    def _rank(self, row: int, found: list[Found], steps: int) -> Ranked | None:
+    def _rank(self, row: int, found: list[Ctranslate2Hypothesis], steps: int) -> Ranked | None:
         """Return the best hypotheses of a source; None if one that did not end in these steps may be better."""
         options, limit = self._options, self._limits[row]
         ended = sorted((one for one in found if one.ended), key=lambda one: one.rank(options), reverse=True)
@@ -224,7 +224,9 @@ class _Batch:
         columns = zip(outputs, steps, cuts, strict=True)
         return [self._options.hypothesis(ids, log_p if cut is None else log_p[:-1], cut) for ids, log_p, cut in columns]
 
-    def _translate(self, rows: Sequence[int], steps: int, *, suppresses: bool = True, **how: Any) -> list[list[Found]]:
+    def _translate(
+        self, rows: Sequence[int], steps: int, *, suppresses: bool = True, **how: Any
+    ) -> list[list[Ctranslate2Hypothesis]]:
         """Return CTranslate2's hypotheses of at most so many ids, </s> included; <pad> and <s> are suppressed.
 
         What it suppresses gives its probability to other ids, which decides nothing in a greedy search.
@@ -246,10 +248,10 @@ class _Batch:
         )
         return [[self._read(*one) for one in zip(several.hypotheses, several.scores, strict=True)] for several in found]
 
-    def _read(self, names: list[str], total: float) -> Found:
+    def _read(self, names: list[str], total: float) -> Ctranslate2Hypothesis:
         ids = self._engine.read(names)
         ended = bool(ids) and ids[-1] == END
-        return Found(ids[: len(ids) - ended], total, ended)
+        return Ctranslate2Hypothesis(ids[: len(ids) - ended], total, ended)
 
 
 class Ranked(NamedTuple):
@@ -298,7 +300,7 @@ class _Steps:
             raise self._raised
 
 
-def _bound_live(found: list[Found], steps: int) -> float:
+def _bound_live(found: list[Ctranslate2Hypothesis], steps: int) -> float:
     """Return the most that a live hypothesis has after these steps: those that ended in the last one were better."""
     last = [one for one in found if one.length == steps]
     live = [one.total for one in last if not one.ended]

@@ -181,7 +181,7 @@ def _name_weights(network: Transformer) -> Named:
         yield f"{place.theirs}.bias", affine.bias[order] if place.writes_width else affine.bias
 
 
-class Place(NamedTuple):
+class LayerPair(NamedTuple):
     """A linear layer or norm there and here, and whether the width is what it writes (its rows) or reads (columns)."""
 
     theirs: str
@@ -193,21 +193,21 @@ class Place(NamedTuple):
         return order if self.writes_width else (slice(None), order)
 
 
-def list_places(network: Transformer) -> Iterator[Place]:
+def list_places(network: Transformer) -> Iterator[LayerPair]:
     """List all linear layers and norms."""
     for side in SIDES:
         if isinstance(getattr(network, f"{side}_norm"), Norm):
-            yield Place(f"model.{side}.layer_norm", f"{side}_norm", True)
+            yield LayerPair(f"model.{side}.layer_norm", f"{side}_norm", True)
         for number in range(len(getattr(network, side))):
             ours, theirs = f"{side}.{number}", f"model.{side}.layers.{number}"
             names = ATTENTIONS[side]
             for index, (their_name, our_name) in enumerate(names.items()):
                 for part, linear in PROJECTIONS.items():
-                    yield Place(f"{theirs}.{their_name}.{part}", f"{ours}.{our_name}.{linear}", linear == "output")
-                yield Place(f"{theirs}.{their_name}_layer_norm", f"{ours}.residuals.{index}.norm", True)
-            yield Place(f"{theirs}.fc1", f"{ours}.feed_forward.inner", False)
-            yield Place(f"{theirs}.fc2", f"{ours}.feed_forward.outer", True)
-            yield Place(f"{theirs}.final_layer_norm", f"{ours}.residuals.{len(names)}.norm", True)
+                    yield LayerPair(f"{theirs}.{their_name}.{part}", f"{ours}.{our_name}.{linear}", linear == "output")
+                yield LayerPair(f"{theirs}.{their_name}_layer_norm", f"{ours}.residuals.{index}.norm", True)
+            yield LayerPair(f"{theirs}.fc1", f"{ours}.feed_forward.inner", False)
+            yield LayerPair(f"{theirs}.fc2", f"{ours}.feed_forward.outer", True)
+            yield LayerPair(f"{theirs}.final_layer_norm", f"{ours}.residuals.{len(names)}.norm", True)
 
 
 def width_order(network: Transformer) -> Tensor:

@@ -54,7 +54,7 @@ class HuggingFaceAnswer(NamedTuple):
         raise UserError(f"{path}: an answer has no weights; draw what was seen")
 
 
-class Asked(NamedTuple):
+class EncodedText(NamedTuple):
     """A text, the ids of its pieces, and those of the answer."""
 
     text: str
@@ -101,7 +101,7 @@ class HuggingFaceModel(Predictor):
             raise UserError(f"trust: {name} has no head that gives probabilities; AutoModelForMaskedLM loads one")
         return TrustTest(self.subject, self._make_cases)
 
-    def _look(self, asked: Asked) -> Insight:
+    def _look(self, asked: EncodedText) -> Insight:
         given = self._to_tensors(asked)
         found = self.subject.read(*given, output_attentions=True)
         sides, weights = self._describe(asked, found)
@@ -114,7 +114,7 @@ class HuggingFaceModel(Predictor):
             maps = {"decoder": maps["encoder"]}
         return Insight(self.traits.task, self._tell(asked, found, given), sides, maps)
 
-    def _describe(self, asked: Asked, found: Any) -> tuple[dict[str, TextSide], dict[str, Any]]:
+    def _describe(self, asked: EncodedText, found: Any) -> tuple[dict[str, TextSide], dict[str, Any]]:
         """Return the sides of an insight, and the weights of each kind of attention as the model returned them."""
         source, side = asked.source, self.pieces.side
         if self.family != "writer":
@@ -126,7 +126,7 @@ class HuggingFaceModel(Predictor):
         weights = {kind: getattr(found, name) for kind, name in names.items()}
         return {"source": side(asked.text, source), "output": output, "read": read}, weights
 
-    def _tell(self, asked: Asked, found: Any, given: Given) -> HuggingFaceAnswer:
+    def _tell(self, asked: EncodedText, found: Any, given: Given) -> HuggingFaceAnswer:
         """Return what the model says: its answer, and how likely each piece of it is."""
         if not asked.answer:
             return HuggingFaceAnswer(asked.text, [], [])
@@ -142,9 +142,9 @@ class HuggingFaceModel(Predictor):
             return HuggingFaceAnswer(self._spell(filled), pieces, steps)
         return HuggingFaceAnswer(self._spell(asked.answer), pieces, steps)
 
-    def _ask(self, text: str, target: str | None) -> Asked:
+    def _ask(self, text: str, target: str | None) -> EncodedText:
         """Encode a text and a given answer, or let the model answer."""
-        asked = Asked(clean(text), self._encode(clean(text)), [])
+        asked = EncodedText(clean(text), self._encode(clean(text)), [])
         if target is not None:
             return asked._replace(answer=self._encode_target(asked, clean(target)))
         if self.family == "reader":
@@ -169,7 +169,7 @@ class HuggingFaceModel(Predictor):
             raise UserError(f"text: it has {len(ids):,} pieces; at most {most:,} can be looked at")
         return ids
 
-    def _encode_target(self, asked: Asked, target: str) -> list[int]:
+    def _encode_target(self, asked: EncodedText, target: str) -> list[int]:
         if not target:
             raise UserError("target: it is blank; leave it out for the model's own answer")
         if self.family == "reader":
@@ -189,14 +189,14 @@ class HuggingFaceModel(Predictor):
             return ids
         return self._encode_rest(asked, target)
 
-    def _encode_rest(self, asked: Asked, target: str) -> list[int]:
+    def _encode_rest(self, asked: EncodedText, target: str) -> list[int]:
         """Encode what a text goes on with, as it is split behind the text."""
         whole, start = list(self.tokenizer(f"{asked.text} {target}")["input_ids"]), len(asked.source)
         if whole[:start] != asked.source or len(whole) == start:
             raise UserError(f"target: {target!r} given; it can't be told from the text when both are split together")
         return whole[start:]
 
-    def _generate(self, asked: Asked) -> list[int]:
+    def _generate(self, asked: EncodedText) -> list[int]:
         """Let the model write; what it read first is left out."""
         source_1S = torch.tensor([asked.source], device=self.model.device)
         mask_1S, options, own = torch.ones_like(source_1S), dict(self.generate or {}), self.model.generation_config
@@ -209,7 +209,7 @@ class HuggingFaceModel(Predictor):
             raise UserError("generate: nothing was written; allow more (max_new_tokens)")
         return ids
 
-    def _to_tensors(self, asked: Asked) -> Given:
+    def _to_tensors(self, asked: EncodedText) -> Given:
         device = self.model.device
         source_1S, answer_1T = (torch.tensor([ids], device=device) for ids in (asked.source, asked.answer or [0]))
         return source_1S, torch.tensor([len(asked.source)], device=device), answer_1T

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from saccade.imports.folder import Fields
-from saccade.imports.vocabulary import Side, SpecialIds
+from saccade.imports.vocabulary import SpecialIds, TokenizerIds
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {  # settings of `generate`, and the values that change nothing
     "do_sample": (False,),
@@ -43,7 +43,7 @@ def read_search(generation: Fields, num_positions: int) -> dict[str, Any]:
     }
 
 
-def find_silent(generation: Fields, special: SpecialIds, target: Side) -> list[int]:
+def find_silent(generation: Fields, special: SpecialIds, target: TokenizerIds) -> list[int]:
     """Return the ids whose probability goes to the others: those that are forbidden, if the search renormalizes.
 
     Without that, <pad> and <s> keep their probability and are not written, as here.

@@ -15,7 +15,7 @@ from saccade.export.huggingface import BIAS, SIDES, Numbering, list_places
 from saccade.imports.folder import Fields, Tensors
 from saccade.imports.generation import find_silent, read_search
 from saccade.imports.layouts import Codes, Files, Layout, read_layout
-from saccade.imports.vocabulary import Side, SpecialIds, find_id, make_side
+from saccade.imports.vocabulary import SpecialIds, TokenizerIds, find_id, make_side
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
@@ -23,7 +23,7 @@ NORMS = {"marian": "post", "pegasus": "pre", "m2m_100": "pre"}  # of the familie
 SILENT = -1000.0  # the bias of an id that has no probability
 UNUSED = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")  # of both families
 ROUNDING = 2e-3  # of a table in half precision
-Sides = tuple[Side, Side]
+Sides = tuple[TokenizerIds, TokenizerIds]
 Rows = tuple[Tensor, Tensor, Tensor]  # of the embeddings of sources and targets, and of the output
 
 
@@ -31,8 +31,8 @@ class ReadModel(NamedTuple):
     """A model that was read: as a network and tokenizers of ours, with the sections of its config."""
 
     network: Transformer
-    source: Side
-    target: Side
+    source: TokenizerIds
+    target: TokenizerIds
     sections: dict[str, Any]
     numbering: Numbering
     layout: Layout

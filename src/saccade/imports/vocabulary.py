@@ -25,7 +25,7 @@ class SpecialIds(NamedTuple):
     unknown: int
 
 
-class Side(NamedTuple):
+class TokenizerIds(NamedTuple):
     """A tokenizer of ours, and their id of each of its ids."""
 
     tokenizer: ListedPieces
@@ -57,7 +57,7 @@ def find_id(path: Path, names: Names, wanted: str) -> int:
 
 def make_side(
     model: Path, names: Names, special: SpecialIds, size: int, *, tokens: Iterable[str] = (), **how: Any
-) -> Side:
+) -> TokenizerIds:
     """Make a tokenizer whose first four ids are ours; the others keep their order. Ids without a name get one."""
     others = [number for number in range(size) if number not in special]
     symbols = [*SPECIAL, *(_name(names, number) for number in others)]
@@ -66,7 +66,7 @@ def make_side(
         tokenizer = ListedPieces(read_bytes(model), symbols, tokens=[*tokens, *silent], **how)
     except RuntimeError:
         raise UserError(f"{model}: this is no SentencePiece model") from None
-    return Side(tokenizer, torch.tensor([*special, *others]))
+    return TokenizerIds(tokenizer, torch.tensor([*special, *others]))
 
 
 def _name(names: Names, number: int) -> str:

@@ -21,7 +21,7 @@ CLOSE = 1e-5
 T, S, D, V = 3, 5, 16, 7
 
 
-class Verdict(NamedTuple):
+class PropertyCheck(NamedTuple):
     """A property, and what is wrong with it; None: it holds."""
 
     name: str
@@ -52,7 +52,7 @@ def load(path: Path) -> Attend:
     return found
 
 
-def judge(attend: Attend, path: Path) -> Iterator[Verdict]:
+def judge(attend: Attend, path: Path) -> Iterator[PropertyCheck]:
     """Yield the verdict on each property, each by itself; those of masks only if it takes one."""
     first, *others = BASIC
     yield (found := _try(*first, attend, path))
@@ -68,15 +68,15 @@ def judge(attend: Attend, path: Path) -> Iterator[Verdict]:
         yield _try(name, check, hint, attend, path)
 
 
-def _try(name: str, check: Callable[[Attend], None], hint: str, attend: Attend, path: Path) -> Verdict:
+def _try(name: str, check: Callable[[Attend], None], hint: str, attend: Attend, path: Path) -> PropertyCheck:
     torch.manual_seed(1)
     try:
         check(attend)
     except _Wrong as wrong:
-        return Verdict(name, str(wrong), hint)
+        return PropertyCheck(name, str(wrong), hint)
     except Exception as error:
-        return Verdict(name, f"it failed{_where(error, path)}: {_describe(error)}")
-    return Verdict(name, None)
+        return PropertyCheck(name, f"it failed{_where(error, path)}: {_describe(error)}")
+    return PropertyCheck(name, None)
 
 
 def _where(error: BaseException, path: Path) -> str:

@@ -16,7 +16,7 @@ from rich.table import Table
 from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.draw import braille, panels
-from saccade.inspection.draw.panels import Axes, Band
+from saccade.inspection.draw.panels import Axes, BandCurve
 from saccade.lab.experiment import RULE, Check, Experiment, Finding, Measured
 
 FEWEST_SEEDS = 3
@@ -78,8 +78,8 @@ def _result(experiment: Experiment, measured: Sequence[Measured], findings: Sequ
     }
 
 
-def _join(measured: Sequence[Measured], panel: str) -> dict[str, Band]:
-    return {name: Band.of([one.panels[panel][name] for one in measured]) for name in measured[0].panels[panel]}
+def _join(measured: Sequence[Measured], panel: str) -> dict[str, BandCurve]:
+    return {name: BandCurve.of([one.panels[panel][name] for one in measured]) for name in measured[0].panels[panel]}
 
 
 def _introduce(experiment: Experiment, console: Console) -> None:
@@ -90,7 +90,7 @@ def _introduce(experiment: Experiment, console: Console) -> None:
 
 
 def _show(
-    drawn: Sequence[tuple[Axes, dict[str, Band]]], findings: Sequence[Finding], verdict: str, console: Console
+    drawn: Sequence[tuple[Axes, dict[str, BandCurve]]], findings: Sequence[Finding], verdict: str, console: Console
 ) -> None:
     for axes, bands in drawn:
         console.print(f"[bold]{axes.title}[/bold] ({axes.up} by {axes.across})", highlight=False)
@@ -118,7 +118,7 @@ def _show(
     console.print(f"[bold]Verdict: {verdict}[/bold] ({num_met} of {len(findings)} checks met for every seed)")
 
 
-def _curve(axes: Axes, band: Band) -> tuple[list[float], list[float]]:
+def _curve(axes: Axes, band: BandCurve) -> tuple[list[float], list[float]]:
     """Return a curve as the terminal draws it: logarithms where the picture has them."""
     x = [math.log2(value) for value in band.x] if axes.log_across else list(band.x)
     kept = [math.log10(value) for value in band.mean] if axes.log_up else list(band.mean)

@@ -24,7 +24,7 @@ from saccade.serving.http.turns import beside, one_at_a_time
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.processes.metrics import SharedMetrics
-from saccade.serving.processes.workers import Task, WorkerLost, Workers
+from saccade.serving.processes.workers import WorkerLost, Workers, WorkerTask
 from saccade.serving.settings import Settings
 from saccade.serving.waiting import ModelCall
 
@@ -80,7 +80,7 @@ class Service:
         try:
             with _refusing():
                 async with one_at_a_time():
-                    asked = Task(model.run.name, call, [item])
+                    asked = WorkerTask(model.run.name, call, [item])
                     loop = asyncio.get_running_loop()
                     (found,) = await loop.run_in_executor(self._waiting, self.workers.answer, asked, waiter)
                     return found

@@ -11,7 +11,7 @@ from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust.cases import TextAndAnswer, TrustTest
 from saccade.inspection.trust.evidence import CHUNK, MEAN, Evidence, TrustCase, examine
-from saccade.inspection.trust.verdict import Panel
+from saccade.inspection.trust.verdict import TrustFigures
 from saccade.tasks.base import Predictor
 
 
@@ -24,7 +24,7 @@ def trust(
     erase: str = "delete",
     seed: int = 0,
     watch: Callable[[Iterator[Evidence]], Iterable[Evidence]] = lambda found: found,
-) -> Panel:
+) -> TrustFigures:
     """Test a model on its own answers, or on `targets` (outputs, or labels).
 
     `head` is the one that `saccade look` shows (the one that aligns best, where it is known) unless another is given;
@@ -32,7 +32,7 @@ def trust(
     """
     test, shown = predictor.trust_test(), head or predictor.traits.aligning or MEAN
     cases = make_cases(test, texts, targets)
-    return Panel.of(watch(examine(test.subject, cases, shown, erase=erase, seed=seed)))
+    return TrustFigures.of(watch(examine(test.subject, cases, shown, erase=erase, seed=seed)))
 
 
 def make_cases(test: TrustTest, texts: Iterable[str | Text], targets: Iterable[str] | None) -> Iterator[TrustCase]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from runs import make_run
 from saccade.bench.serving.attacks import WAYS, Attack, attacks
 from saccade.bench.serving.http_client import Connection, Reply, RunningServer
-from saccade.bench.serving.load import Clients, LoadPlan, LoadReport, Tally
+from saccade.bench.serving.load import Clients, LoadCounts, LoadPlan, LoadReport
 from saccade.bench.serving.resistance import AttackRow
 from saccade.bench.tables import of_attacks, of_serving
 from saccade.cli import app
@@ -31,7 +31,7 @@ RUNNER = CliRunner()
 def test_swapped_and_wrong_answers_are_counted() -> None:
     where = RunningServer("127.0.0.1", 1, cast(subprocess.Popen[bytes], None))
     clients = Clients(where, {"a": "x", "b": "y"}, LanguagePair("en", "fr"))
-    tally = Tally([], Counter())
+    tally = LoadCounts([], Counter())
     for status, text, found in ((200, "a", "x"), (200, "a", "y"), (200, "b", "z"), (429, "a", ""), (500, "a", "")):
         clients.count(tally, text, Reply(status, json.dumps({"translatedText": found}).encode()), 0.25)
     tally.elapsed = 2.0
@@ -41,9 +41,9 @@ def test_swapped_and_wrong_answers_are_counted() -> None:
 
 
 def test_percentiles_by_hand() -> None:
-    tally = Tally([float(second) for second in range(100, 0, -1)], Counter())
+    tally = LoadCounts([float(second) for second in range(100, 0, -1)], Counter())
     assert (tally.percentile(0.5), tally.percentile(0.99)) == (51, 100)
-    assert Tally([], Counter()).percentile(0.5) == 0
+    assert LoadCounts([], Counter()).percentile(0.5) == 0
 
 
 @pytest.mark.usefixtures("quick_start")
@@ -102,8 +102,11 @@ def test_attacks_on_a_small_server(tmp_path: Path) -> None:
 
 
 def test_an_attack_is_bad_where_others_wait_long_or_lose_something() -> None:
-    quiet = Tally([0.1], Counter({200: 1}), elapsed=1)
-    waiting, refused = Tally([0.6], Counter({200: 1}), elapsed=1), Tally([0.1], Counter({200: 1, 429: 1}), elapsed=1)
+    quiet = LoadCounts([0.1], Counter({200: 1}), elapsed=1)
+    waiting, refused = (
+        LoadCounts([0.6], Counter({200: 1}), elapsed=1),
+        LoadCounts([0.1], Counter({200: 1, 429: 1}), elapsed=1),
+    )
     rows = [AttackRow(name, quiet, found) for name, found in (("a", quiet), ("b", waiting), ("c", refused))]
     assert [row.is_bad for row in rows] == [False, True, True]
     assert list(of_attacks(rows).columns[5].cells) == ["1.0", "6.0", "1.0"]
@@ -149,7 +152,10 @@ def test_attacks_stay_within_what_is_allowed() -> None:
 
 
 def test_the_table() -> None:
-    alone, together = Tally([0.1], Counter({200: 10}), elapsed=10), Tally([0.2], Counter({200: 80}), elapsed=10)
+    alone, together = (
+        LoadCounts([0.1], Counter({200: 10}), elapsed=10),
+        LoadCounts([0.2], Counter({200: 80}), elapsed=10),
+    )
     table = of_serving(LoadReport(alone, together, [(0, 100.0)], {"503": 7}))
     assert list(table.columns[2].cells)[-3:] == ["8.0", "7", "100 MiB"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from saccade.data.pictures.captions import CaptionReader
-from saccade.data.pictures.clips import ClipSize, Span, read_clip, read_clips, read_spans
+from saccade.data.pictures.clips import ClipSize, WordFrames, read_clip, read_clips, read_spans
 
 SIZE = ClipSize(side=8, frames=6)
 
@@ -84,7 +84,7 @@ def test_clips_of_several_lengths_are_one_set(tmp_path: Path) -> None:
     assert found.load(np.array([1])).shape == (1, 3, 3, 8, 8)
     assert found.load(np.array([1, 0])).shape == (2, 5, 3, 8, 8)
     assert found.item(1).source.shape == (3, 3, 8, 8)
-    assert found.spans == [[], [Span(1, 0, 2)]]
+    assert found.spans == [[], [WordFrames(1, 0, 2)]]
     assert found.captions[1] == ["it stops", "the end"]
     (tmp_path / "spans.tsv").write_text("a.gif\t2\t1\t4\n", "utf-8")
     with pytest.raises(ValueError, match=r"spans.tsv: a span of a.gif ends at frame 4; the clip has 3"):

@@ -25,7 +25,7 @@ from saccade.inspection.trust.evidence import (
     examine,
 )
 from saccade.inspection.trust.subjects import ClassifierSubject, Subject, WriterSubject
-from saccade.inspection.trust.verdict import LEAST_MOVE, MUCH, MUCH_REACH, SOME, SOME_REACH, Panel, compare_words
+from saccade.inspection.trust.verdict import LEAST_MOVE, MUCH, MUCH_REACH, SOME, SOME_REACH, TrustFigures, compare_words
 from saccade.layers.pooling import AttentionPooling, LastPooling, StructuredPooling
 from saccade.models.classifier import TextClassifier
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
@@ -160,7 +160,7 @@ def test_a_model_that_reads_one_word_is_read_by_its_attention() -> None:
     """Weights, gradient and erasing all name "happy", and the first word that goes takes the answer with it."""
     subject = ClassifierSubject(hand_made.bag(sharpness=20.0))
     texts = ["the cat sat on a happy mat", "happy the mat", "a cat on the happy", "on a mat sat the happy cat"]
-    panel = Panel.of(examine(subject, map(hand_made.case, texts)))
+    panel = TrustFigures.of(examine(subject, map(hand_made.case, texts)))
     assert panel.steps.attention == pytest.approx({"gradient": 1.0, "erasure": 1.0})
     assert panel.steps.gradient == pytest.approx(1.0)
     assert panel.reach == pytest.approx(1.0)
@@ -177,7 +177,7 @@ def test_a_model_that_reads_one_word_is_read_by_its_attention() -> None:
 
 def test_uniform_attention_explains_nothing() -> None:
     texts = ["the cat sat on a happy mat", "happy the mat"]
-    panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), map(hand_made.case, texts)))
+    panel = TrustFigures.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), map(hand_made.case, texts)))
     assert panel.steps.attention == {"gradient": 0.0, "erasure": 0.0}
     assert panel.moved["uniform"] == pytest.approx(AnswerChange(0.0, 0.0, 1.0), abs=1e-6)
     assert panel.verdict.trust == "none"
@@ -187,7 +187,7 @@ def test_uniform_attention_explains_nothing() -> None:
 def test_where_all_words_weigh_the_same_their_order_is_chances() -> None:
     """The first word is the one that matters; nothing says that it goes first."""
     cases = [hand_made.case("happy the cat sat on a mat")] * 60
-    panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), cases))
+    panel = TrustFigures.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), cases))
     assert panel.cost("attention") == pytest.approx(panel.cost("random"), rel=0.15)
     assert panel.cost("erasure") > 1.4 * panel.cost("attention")
 
@@ -197,7 +197,7 @@ def test_a_writer_with_uniform_attention_too() -> None:
     for attention in subject.attention:
         for parameter in attention.query.parameters():  # type: ignore[union-attr]
             nn.init.zeros_(parameter)
-    panel = Panel.of(examine(subject, CASES))
+    panel = TrustFigures.of(examine(subject, CASES))
     assert panel.moved["uniform"].distance == pytest.approx(0.0, abs=1e-6)
     assert panel.verdict.trust == "none"
 
@@ -205,7 +205,7 @@ def test_a_writer_with_uniform_attention_too() -> None:
 def test_attention_that_looks_elsewhere_is_not_believed() -> None:
     """The query flees from the one word that matters."""
     texts = ["the cat sat on a happy mat", "happy the mat", "a cat on the happy"]
-    panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=-3.0)), map(hand_made.case, texts)))
+    panel = TrustFigures.of(examine(ClassifierSubject(hand_made.bag(sharpness=-3.0)), map(hand_made.case, texts)))
     assert panel.steps.attention["erasure"] == pytest.approx(-1.0)
     assert panel.reach < 0
     assert panel.moved["uniform"].distance > LEAST_MOVE
@@ -279,7 +279,7 @@ def test_kendall_is_scipys() -> None:
 def test_chance_is_measured_not_assumed() -> None:
     """Of one text with five words, a twentieth of all rankings has tau above some 0.6; of many texts, hardly any."""
     panels = [
-        Panel.of(
+        TrustFigures.of(
             examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [hand_made.case("the cat sat on happy")] * count)
         )
         for count in (1, 40)
@@ -310,7 +310,7 @@ def evidence() -> Evidence:
     ],
 )
 def test_the_thresholds(tau: float, reach: float, moved: float, trust: str) -> None:
-    panel = Panel.of([evidence()])
+    panel = TrustFigures.of([evidence()])
     bars = {"gradient": 0.0, "erasure": 0.1}
     steps = replace(panel.steps, attention={"gradient": 0.0, "erasure": tau}, floor=bars, uniform=bars)
     curves = {"attention": [0.0, -reach], "gradient": [0.0, 0.0], "erasure": [0.0, -1.0], "random": [0.0, 0.0]}
@@ -322,7 +322,7 @@ def test_the_thresholds(tau: float, reach: float, moved: float, trust: str) -> N
 
 def test_weights_that_count_pieces_are_not_attention() -> None:
     """A long word is most of a text: uniform weights rank it first, and so tell as much as this attention."""
-    panel = Panel.of([evidence()])
+    panel = TrustFigures.of([evidence()])
     counting = replace(panel, steps=replace(panel.steps, uniform={"gradient": 1.0, "erasure": 1.0}))
     assert panel.verdict.trust == "much"
     assert counting.verdict.trust == "none"
@@ -330,7 +330,7 @@ def test_weights_that_count_pieces_are_not_attention() -> None:
 
 def test_what_can_not_be_tested_says_so() -> None:
     with pytest.raises(UserError, match="no text has two words or more"):
-        Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=1.0)), [hand_made.case("happy")]))
+        TrustFigures.of(examine(ClassifierSubject(hand_made.bag(sharpness=1.0)), [hand_made.case("happy")]))
     with pytest.raises(UserError, match="pools by last, which learns no weights; allowed: attention, structured"):
         ClassifierSubject(hand_made.bag(sharpness=1.0, pooling=LastPooling(3)))
     with pytest.raises(UserError, match="this model has no attention"):

@@ -17,24 +17,24 @@ from saccade.errors import UserError
 from saccade.inspection.trust import panel as trust_panel
 from saccade.inspection.trust.evidence import examine
 from saccade.inspection.trust.subjects import ClassifierSubject
-from saccade.inspection.trust.verdict import Panel
+from saccade.inspection.trust.verdict import TrustFigures
 
 TEXT = "the cat sat on a happy mat"
 
 
 @pytest.fixture(scope="module")
-def panel() -> Panel:
-    return Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [hand_made.case(TEXT)]))
+def panel() -> TrustFigures:
+    return TrustFigures.of(examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [hand_made.case(TEXT)]))
 
 
-def shown(panel: Panel, width: int) -> list[str]:
+def shown(panel: TrustFigures, width: int) -> list[str]:
     console = Console(width=width, force_terminal=False)
     with console.capture() as captured:
         console.print(trust_panel.in_terminal(panel, console=console))
     return captured.get().splitlines()
 
 
-def test_every_figure_is_in_the_terminal(panel: Panel) -> None:
+def test_every_figure_is_in_the_terminal(panel: TrustFigures) -> None:
     lines = shown(panel, 100)
     cells = [re.split(r"\s{2,}", line.strip()) for line in lines]
     rows = {name: values for name, *values in cells}
@@ -50,27 +50,27 @@ def test_every_figure_is_in_the_terminal(panel: Panel) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_it_fits_the_window(panel: Panel, width: int) -> None:
+def test_it_fits_the_window(panel: TrustFigures, width: int) -> None:
     lines = shown(panel, width)
     assert max(map(cell_len, lines)) <= width
     assert sum("└" in line for line in lines) == {40: 4, 80: 2, 160: 1}[width]
     assert "…" not in "".join(lines)
 
 
-def test_all_curves_have_one_scale(panel: Panel) -> None:
+def test_all_curves_have_one_scale(panel: TrustFigures) -> None:
     labels = [line.split("│")[0].strip() for line in shown(panel, 40) if "│" in line]
     assert [label for label in labels if label] == ["-0.02", "-0.69"] * 4
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "html"])
-def test_files_are_whole(panel: Panel, ending: str, tmp_path: Path) -> None:
+def test_files_are_whole(panel: TrustFigures, ending: str, tmp_path: Path) -> None:
     path = tmp_path / "deep" / f"panel.{ending}"
     trust_panel.to_file(panel, path, title="of " + "many words " * 40)
     assert path.stat().st_size > 5000
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_a_dollar_is_no_equation(panel: Panel, tmp_path: Path) -> None:
+def test_a_dollar_is_no_equation(panel: TrustFigures, tmp_path: Path) -> None:
     assert panel.alone is not None
     dollars = replace(panel, alone=panel.alone._replace(words=["$\\frac", "$5", *panel.alone.words[2:]]))
     trust_panel.to_file(dollars, tmp_path / "panel.svg", title="from $5 to $\\frac$")
@@ -82,7 +82,7 @@ def test_other_endings_are_refused() -> None:
         trust_panel.check_ending(Path("a.gif"))
 
 
-def test_the_page_says_it_all_and_loads_nothing(panel: Panel, tmp_path: Path) -> None:
+def test_the_page_says_it_all_and_loads_nothing(panel: TrustFigures, tmp_path: Path) -> None:
     trust_panel.to_file(panel, path := tmp_path / "panel.html", title="<b>")
     page = path.read_text("utf-8")
     assert '<h1 dir="auto">&lt;b&gt;</h1>' in page
@@ -93,7 +93,7 @@ def test_the_page_says_it_all_and_loads_nothing(panel: Panel, tmp_path: Path) ->
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_the_head_that_tells_most_is_named(panel: Panel) -> None:
+def test_the_head_that_tells_most_is_named(panel: TrustFigures) -> None:
     heads = replace(panel.steps, heads_LH=torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.4, 0.5]]))
     lines = shown(replace(panel, steps=heads, whole=heads), 80)
     assert [line.split() for line in lines if "layer" in line] == [["layer", "0,", "head", "2", "0.70"]]
@@ -102,7 +102,7 @@ def test_the_head_that_tells_most_is_named(panel: Panel) -> None:
 
 def test_a_test_set_has_no_words_to_list(tmp_path: Path) -> None:
     cases = [hand_made.case(TEXT), hand_made.case("a happy cat")]
-    several = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), cases))
+    several = TrustFigures.of(examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), cases))
     assert "What each word is worth" not in " ".join(shown(several, 80))
     assert "text" not in several.plain()
     trust_panel.to_file(several, tmp_path / "panel.png", title="two")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.layers.recurrent.layers import CELLS, Recurrent
-from saccade.layers.recurrent.scan import Dropping, scan
+from saccade.layers.recurrent.scan import CellDropout, scan
 from saccade.layers.recurrent.unrolled import stack_states
 from saccade.ops.dropout import dropout, variational_dropout
 
@@ -98,7 +98,7 @@ def test_variational_dropout_takes_the_same_columns_at_all_steps() -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_weights_from_state_to_state_are_dropped_once_for_all_steps(cell: str) -> None:
-    layers = Recurrent(6, 5, cell=cell, dropping=Dropping(weights=0.5)).double()
+    layers = Recurrent(6, 5, cell=cell, dropping=CellDropout(weights=0.5)).double()
     weight_GD = layers.cells.all_weights[0][1]
     torch.manual_seed(3)
     found, _ = layers(X)
@@ -121,7 +121,7 @@ def _as_tuple(given: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]
 
 
 def test_dropout_between_layers_may_be_variational() -> None:
-    layers = Recurrent(6, 64, cell="rnn", num_layers=2, dropout=0.5, dropping=Dropping(is_variational=True)).double()
+    layers = Recurrent(6, 64, cell="rnn", num_layers=2, dropout=0.5, dropping=CellDropout(is_variational=True)).double()
     with torch.no_grad():  # the first layer writes the same at each step; the second hands on what it reads
         for part in layers.cells.parameters():
             part.zero_()

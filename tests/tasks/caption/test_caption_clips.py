@@ -14,7 +14,7 @@ from rich.console import Console
 
 from hand_made import GivenAttention
 from saccade.data.pictures.captions import CaptionSet
-from saccade.data.pictures.clips import Span
+from saccade.data.pictures.clips import WordFrames
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.datasets.made import clips
 from saccade.layers.clip_encoder import ClipEncoder
@@ -129,7 +129,7 @@ def test_the_share_of_a_word_in_its_span() -> None:
         [["it stops", "another"]],
         np.zeros((1, 4, 3, 8, 4), np.uint8),
         frames_N=np.array([4]),
-        spans=[[Span(1, 1, 2), Span(1, 3, 3)]],
+        spans=[[WordFrames(1, 1, 2), WordFrames(1, 3, 3)]],
     )
     model: Any = Looks(weight_BTS)
     found = span_attention(model, Vocabulary.train("words", ["it stops another"], 100), told)

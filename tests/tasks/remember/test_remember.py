@@ -19,9 +19,9 @@ from saccade.tasks.remember.result import HeadTracks, Recollection, SizeCounts
 from saccade.tasks.remember.sequences import (
     MOST_STEPS,
     BitSequence,
-    Choice,
-    DrawnBatches,
     Encoder,
+    NumberRange,
+    SequenceBatches,
     Size,
     parse_sequence,
 )
@@ -190,7 +190,7 @@ def test_a_batch_by_hand() -> None:
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:
     def draw(seed: int, epoch: int) -> tuple[list[Size], torch.Tensor]:
-        plan = DrawnBatches(Encoder(3, (1, 2)), Choice.of((2, 5)), Choice.of((1, 2)), 4, seed)
+        plan = SequenceBatches(Encoder(3, (1, 2)), NumberRange.of((2, 5)), NumberRange.of((1, 2)), 4, seed)
         rows = plan.epoch(epoch)
         return [row.size for row in rows], plan.load(rows[7]).input_BTC
 
@@ -205,7 +205,7 @@ def test_batches_are_a_function_of_seed_and_epoch() -> None:
 
 
 def test_repeats_grow_to_the_most() -> None:
-    plan = DrawnBatches(Encoder(3, (1, 4)), Choice.of((2, 3)), Choice.of((1, 4)), 4, 1, growing=900)
+    plan = SequenceBatches(Encoder(3, (1, 4)), NumberRange.of((2, 3)), NumberRange.of((1, 4)), 4, 1, growing=900)
     sizes = [row.size for number in range(3) for row in plan.epoch(number)]
     seen = [{size.repeats for size in sizes[first : first + 100]} for first in (0, 350, 650, 950)]
     assert seen == [{1}, {1, 2}, {1, 2, 3}, {1, 2, 3, 4}]
@@ -214,11 +214,11 @@ def test_repeats_grow_to_the_most() -> None:
 
 
 def test_few_lengths_may_be_trained() -> None:
-    lengths = Choice.of((2, 20), 5)
+    lengths = NumberRange.of((2, 20), 5)
     assert lengths.number_N.tolist() == [2, 4, 6, 11, 20]
     assert set(lengths.draw(np.arange(0, 1, 0.01)).tolist()) == {2, 4, 6, 11, 20}
-    assert Choice.of((1, 4), 9).number_N.tolist() == [1, 2, 3, 4]
-    assert Choice.of((3, 3), 2).number_N.tolist() == [3]
+    assert NumberRange.of((1, 4), 9).number_N.tolist() == [1, 2, 3, 4]
+    assert NumberRange.of((3, 3), 2).number_N.tolist() == [3]
 
 
 def test_counts_by_hand() -> None:

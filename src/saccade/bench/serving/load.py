@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 @final
 @dataclass
-class Tally:
+class LoadCounts:
     """Times and statuses of answers; a `swapped` answer belongs to another text, a `wrong` one to no text."""
 
     seconds: list[float]
@@ -76,8 +76,8 @@ class LoadReport(NamedTuple):
     With several processes also what the server says was lost.
     """
 
-    alone: Tally
-    together: Tally
+    alone: LoadCounts
+    together: LoadCounts
     memory: list[tuple[int, float]]
     losses: Mapping[str, int] | None = None
 
@@ -107,19 +107,19 @@ class Clients:
         ask = pair._asdict()
         self.bodies = [(text, json.dumps({"q": text, **ask}).encode()) for text in right]
 
-    async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1, pause: float = 0.0) -> Tally:
+    async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1, pause: float = 0.0) -> LoadCounts:
         """Run `count` clients, each of which sends one question after another until `until` returns True.
 
         Between an answer and the next question they pause so many seconds, in the mean.
         """
-        tally, started = Tally([], Counter()), time.perf_counter()
+        tally, started = LoadCounts([], Counter()), time.perf_counter()
         await asyncio.gather(
             *(self._client(number, f"{seed} {number}", tally, until, pause) for number in range(count))
         )
         tally.elapsed = time.perf_counter() - started
         return tally
 
-    async def _client(self, number: int, seed: str, tally: Tally, until: Callable[[], bool], pause: float) -> None:
+    async def _client(self, number: int, seed: str, tally: LoadCounts, until: Callable[[], bool], pause: float) -> None:
         chance = random.Random(seed)
         connection: Connection | None = None
         while not until():
@@ -150,7 +150,7 @@ class Clients:
         address = f"127.0.{1 + number // 250}.{1 + number % 250}" if self.are_apart else None
         return await Connection.open(self.where.host, self.where.port, address=address)
 
-    def count(self, tally: Tally, text: str, reply: Reply, seconds: float) -> None:
+    def count(self, tally: LoadCounts, text: str, reply: Reply, seconds: float) -> None:
         """Add a reply to the tally, and check its translation."""
         tally.statuses[reply.status] += 1
         if reply.status != FINE:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from saccade.bench.choices import parse_names
 from saccade.bench.serving.attacks import attacking, attacks
 from saccade.bench.serving.http_client import start_server
-from saccade.bench.serving.load import FINE, Clients, LoadPlan, Say, Tally, after, right_answers
+from saccade.bench.serving.load import FINE, Clients, LoadCounts, LoadPlan, Say, after, right_answers
 
 MOST_TIMES = 5.0  # as long as without the attack
 WARM_SECONDS = 3.0
@@ -21,8 +21,8 @@ class AttackRow(NamedTuple):
     """What clients saw just before an attack, and during it."""
 
     name: str
-    quiet: Tally
-    attacked: Tally
+    quiet: LoadCounts
+    attacked: LoadCounts
 
     @property
     def times(self) -> float:

@@ -196,7 +196,7 @@ def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
     both = prepare_tokenizers(config, folder)
     stores = corpora.stores(config, both, folder / "store")
     network = task.model(config, both).train()
-    plan = batches.plan(config, batches.Material.of(stores))
+    plan = batches.plan(config, batches.TrainingPairs.of(stores))
     options = devices.training_options(config, network)
     marks: list[Mark] = []
 

@@ -132,7 +132,7 @@ def measure_ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcom
     """Train with our own loop, as `saccade train` runs it."""
     config, started = config_of(job, work), time.perf_counter()
     network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()
-    material = batching.Material.of([store])
+    material = batching.TrainingPairs.of([store])
     config = batching.settle(config, network, material, Console(quiet=True))
     plan = batching.plan(config, material)
     times, items, last_step = [], [], job.warmup + job.ahead + job.steps

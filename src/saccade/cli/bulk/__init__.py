@@ -14,9 +14,9 @@ from saccade.cli import terminal
 from saccade.errors import UserError
 
 if TYPE_CHECKING:
-    from saccade.bulk.job import Executor, Plan
+    from saccade.bulk.job import Executor, ShardPlan
     from saccade.bulk.shards import Shard
-    from saccade.bulk.work import Predicting, Work, Written
+    from saccade.bulk.work import PredictWork, Work, WrittenShard
     from saccade.export.choice import EngineChoice
 
 HERE, RAY = "local", "ray"
@@ -56,7 +56,7 @@ def need_output(output: str | None) -> str:
     return output
 
 
-def _run(work: Work, plan: Plan, execute: Executor) -> None:
+def _run(work: Work, plan: ShardPlan, execute: Executor) -> None:
     from saccade.bulk.work import Counts
 
     total, before = Counts(), len(plan.shards) - len(plan.left)
@@ -84,13 +84,13 @@ def predicting(
     options: Mapping[str, Any],
     *,
     as_json: bool,
-) -> Predicting:
+) -> PredictWork:
     """Describe what `predict` does, for processes that are in other folders."""
-    from saccade.bulk.work import Predicting
+    from saccade.bulk.work import PredictWork
 
     chosen = engine if engine.shortlist is None else engine._replace(shortlist=engine.shortlist.resolve())
     terms = None if glossary is None else glossary.resolve()
-    return Predicting(tuple(run.resolve() for run in runs), chosen, device, threads, terms, options, as_json)
+    return PredictWork(tuple(run.resolve() for run in runs), chosen, device, threads, terms, options, as_json)
 
 
 def choose_executor(flags: BulkFlags, threads: int | None, device: str | None) -> Executor:
@@ -106,7 +106,7 @@ def choose_executor(flags: BulkFlags, threads: int | None, device: str | None) -
     if flags.on != RAY and not str(flags.on).startswith(f"{RAY}://"):
         raise UserError(f"--on: {flags.on!r} given; allowed: {HERE}, {RAY}, {RAY}://HOST:PORT")
 
-    def execute(work: Work, shards: Sequence[Shard]) -> Iterator[Written]:
+    def execute(work: Work, shards: Sequence[Shard]) -> Iterator[WrittenShard]:
         return ray_cluster.run_on_ray(
             work,
             shards,

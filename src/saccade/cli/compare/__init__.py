@@ -46,7 +46,7 @@ def compare(
         raise UserError("--vary: missing; say what is compared, for example --vary model.score=dot,additive")
     config = find_config(config)
     jobs = jobs or max(1, torch.cuda.device_count())
-    options = comparisons.Options(
+    options = comparisons.ComparisonOptions(
         config=config,
         overrides=overrides or (),
         vary=vary,

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.bulk.shards import fetch, find_inputs
-from saccade.bulk.work import Aligning
+from saccade.bulk.work import AlignWork
 from saccade.cli import bulk, terminal
 from saccade.cli.bulk import BulkFlags
 from saccade.data.text.corpus import Pair
@@ -84,7 +84,7 @@ def run_many(
         chosen = choose_runs(model, replace(job, source=source, target=other[0] if other else None), Console())
     assert chosen is not None
     heads = tuple((run.folder.resolve(), run.head) for run in chosen.runs if run.head is not None)
-    bulk.run(Aligning(heads, job.symmetrize or SYMMETRIZE, None, job.as_json), named, output, execute)
+    bulk.run(AlignWork(heads, job.symmetrize or SYMMETRIZE, None, job.as_json), named, output, execute)
 
 
 class Chosen(NamedTuple):

@@ -26,7 +26,7 @@ from saccade.inspection.views.view import THROUGH_LAYERS, ViewChoice, is_through
 PLACE = "layer head"
 
 
-class Drawn(NamedTuple):
+class AttentionMap(NamedTuple):
     """The map that was asked for; its weights [T, S] by words or pieces, their names, and the weight of full colour.
 
     What is spread thin gets the full colour at its greatest.
@@ -97,7 +97,7 @@ class LookOutput:
             return seen.draws_itself
         return self.view.of(seen).shape is not None
 
-    def _say(self, seen: Insight, drawn: Drawn | None) -> None:
+    def _say(self, seen: Insight, drawn: AttentionMap | None) -> None:
         """The answer, and where no page holds them the weights."""
         if self.as_json:
             _print_json(self._select_shown(seen, drawn).plain())
@@ -112,7 +112,7 @@ class LookOutput:
         for note in seen.notes:
             self.console.print(heatmap.make_printable(note, self.console.encoding), highlight=False, markup=False)
 
-    def _select_shown(self, seen: Insight, drawn: Drawn | None) -> Insight:
+    def _select_shown(self, seen: Insight, drawn: AttentionMap | None) -> Insight:
         """Through the layers more was recorded than was asked for."""
         if drawn is None or self.view.name not in THROUGH_LAYERS:
             return seen
@@ -134,17 +134,17 @@ class LookOutput:
                 self._draw_grid(seen, kind, self._path(number))
             yield HeadWeights.of(seen, kind)
 
-    def _draw(self, seen: Insight, drawn: Drawn | None, path: Path) -> None:
+    def _draw(self, seen: Insight, drawn: AttentionMap | None, path: Path) -> None:
         if drawn is None:
             seen.answer.draw(path)
         else:
             heatmap.to_file(drawn.weight_TS, path, title=seen.answer.line(), **drawn.names)
 
-    def _choose(self, seen: Insight) -> Drawn:
+    def _choose(self, seen: Insight) -> AttentionMap:
         found = self.view.of(seen)
         weight_LHTS, queries, keys = _name_axes(seen, found, self.pieces)
         most = float(weight_LHTS.max()) if self.view.name in THROUGH_LAYERS else 1.0
-        return Drawn(found, weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most})
+        return AttentionMap(found, weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most})
 
     def _draw_grid(self, seen: Insight, kind: str, path: Path) -> None:
         weight_LHTS, queries, keys = _name_axes(seen, seen.maps[kind], self.pieces)

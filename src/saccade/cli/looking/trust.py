@@ -15,7 +15,7 @@ from saccade.cli import terminal
 from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust import panel as trust_panel
-from saccade.inspection.trust.verdict import Panel
+from saccade.inspection.trust.verdict import TrustFigures
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor
 from saccade.tasks.trust import trust
@@ -51,7 +51,7 @@ def run(folder: Path, asked: TrustRequest, *, picture: Path | None, as_json: boo
             trust_panel.to_file(panel, picture, title=f"{folder.name}: {what}")
 
 
-def _panel(predictor: Predictor, asked: TrustRequest, *, hidden: bool) -> Panel:
+def _panel(predictor: Predictor, asked: TrustRequest, *, hidden: bool) -> TrustFigures:
     layer = -1 if asked.layer is None else asked.layer
     head = None if asked.layer is None and asked.head is None else Head(layer, asked.head)
     texts, targets, total = _read(predictor, asked)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from saccade.data.batches import collate_pairs
 from saccade.data.pictures import shapes
-from saccade.data.pictures.clips import ClipSize, Span, read_clip, read_clips, read_spans
+from saccade.data.pictures.clips import ClipSize, WordFrames, read_clip, read_clips, read_spans
 from saccade.data.pictures.images import Pixels, read_picture, read_pictures
 from saccade.data.text.corpus import clean, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
@@ -54,7 +54,7 @@ class CaptionSet:
     scale: float = 1.0
     mask_N2YX: NDArray[np.bool_] | None = None
     frames_N: NDArray[np.int64] | None = None
-    spans: list[list[Span]] | None = None
+    spans: list[list[WordFrames]] | None = None
 
     def __len__(self) -> int:
         return len(self.names)

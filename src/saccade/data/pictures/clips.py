@@ -20,7 +20,7 @@ GIF_END = b";"
 COLUMNS = 4
 
 
-class Span(NamedTuple):
+class WordFrames(NamedTuple):
     """A word of a caption, by its number from 0 on, and the first and the last frame in which one sees it happen."""
 
     word: int
@@ -88,14 +88,14 @@ def read_clips(path: Path, size: ClipSize) -> Iterator[tuple[str, Pixels]]:
         yield str(one), read_clip(one, size)
 
 
-def read_spans(path: Path, words_of: dict[str, list[str]]) -> dict[str, list[Span]]:
+def read_spans(path: Path, words_of: dict[str, list[str]]) -> dict[str, list[WordFrames]]:
     """Read when words of captions happen: clip TAB word TAB first frame TAB last frame, all counted from 1.
 
     `words_of` are the words of the first caption of each clip.
     """
     if not path.is_file():
         raise UserError(f"there is no file at {path}")
-    found: dict[str, list[Span]] = {name: [] for name in words_of}
+    found: dict[str, list[WordFrames]] = {name: [] for name in words_of}
     for number, line in enumerate(read_raw_lines(path), 1):
         name, *rest = line.rstrip("\r\n").split("\t")
         if len(rest) != COLUMNS - 1 or not all(part.isdecimal() and int(part) for part in rest):
@@ -106,7 +106,7 @@ def read_spans(path: Path, words_of: dict[str, list[str]]) -> dict[str, list[Spa
         if word >= len(words_of[name]) or first > last:
             said = f"word {word + 1}, frames {first + 1} to {last + 1}"
             raise UserError(f"{path}:{number}: {said}; the caption has {len(words_of[name])} words, first <= last")
-        found[name].append(Span(word, first, last))
+        found[name].append(WordFrames(word, first, last))
     return found
 
 

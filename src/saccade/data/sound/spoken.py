@@ -147,7 +147,7 @@ def pad_ids(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows]), torch.tensor([*map(len, rows)])
 
 
-class Word(NamedTuple):
+class WordSpan(NamedTuple):
     """A word of a text, and its first character and the one behind its last."""
 
     text: str
@@ -155,13 +155,15 @@ class Word(NamedTuple):
     last: int
 
 
-def words_of(text: str) -> list[Word]:
+def words_of(text: str) -> list[WordSpan]:
     """Return the words that are said: not the name of a voice before them."""
     start = len(text) - len(text.split(": ", 1)[-1])
-    return [Word(found[0], found.start(), found.end()) for found in re.finditer(r"\S+", text) if found.start() >= start]
+    return [
+        WordSpan(found[0], found.start(), found.end()) for found in re.finditer(r"\S+", text) if found.start() >= start
+    ]
 
 
-def word_times(weight_LS: Tensor, words: Sequence[Word], seconds: float) -> list[tuple[float, float] | None]:
+def word_times(weight_LS: Tensor, words: Sequence[WordSpan], seconds: float) -> list[tuple[float, float] | None]:
     """Return when each word is read: from the first step whose greatest weight is on it to the end of the last one.
 
     A step takes `seconds`; None: no step reads it.

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, final
 
 from saccade.data.held_out import hash_key
 from saccade.data.text.headers import is_header
-from saccade.data.text.tables import Column, Row, count_columns, file_kind, has_columns, read_rows
+from saccade.data.text.tables import Column, TableRow, count_columns, file_kind, has_columns, read_rows
 from saccade.errors import UserError
 
 NAMES = ("source", "target")  # of columns, where nothing else is said
@@ -259,7 +259,7 @@ def _names(paths: list[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def read_table(path: Path, columns: PairColumns, *, needs_target: bool = True) -> Iterator[Row]:
+def read_table(path: Path, columns: PairColumns, *, needs_target: bool = True) -> Iterator[TableRow]:
     """Yield the sides of the pairs in a file with columns; a blank line has none."""
     if not has_columns(path):
         wanted = "one file with both sides must end in .tsv, .csv or .jsonl (or name a target file too)"
@@ -269,10 +269,10 @@ def read_table(path: Path, columns: PairColumns, *, needs_target: bool = True) -
     return map(_join, rows) if any(isinstance(side, tuple) for side in columns.given or ()) else rows
 
 
-def _join(row: Row) -> Row:
+def _join(row: TableRow) -> TableRow:
     """Return a row whose further columns stand behind the first one of their side."""
     texts = ((name, [text for what, text in row.texts.items() if what.split(".")[0] == name]) for name in NAMES)
-    return Row(row.line, {name: " ".join(parts) for name, parts in texts if parts})
+    return TableRow(row.line, {name: " ".join(parts) for name, parts in texts if parts})
 
 
 def read_side(path: Path, columns: PairColumns, side: Literal["source", "target"] = "source") -> Iterator[str]:
@@ -286,7 +286,7 @@ def read_side(path: Path, columns: PairColumns, side: Literal["source", "target"
     return (_side_of(path, row, side) for row in rows)
 
 
-def _side_of(path: Path, row: Row, side: Literal["source", "target"]) -> str:
+def _side_of(path: Path, row: TableRow, side: Literal["source", "target"]) -> str:
     """Return one side of a row, cleaned; a first line of names is refused, as in training."""
     source, target = (clean(row.texts.get(name, "")) for name in NAMES)
     if row.line == 1 and is_header(pair := Pair(source, target)) and file_kind(path) != ".jsonl":

@@ -26,7 +26,7 @@ Choose = Callable[[str, Sequence[str]], Mapping[str, Column]]
 ToText = Callable[[str, str, Any], str]  # from the place, the key and the value in JSON
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """The texts of a line by what they hold, as they stand there; none if it is blank."""
 
     line: int
@@ -61,7 +61,7 @@ def as_text(place: str, key: str, value: Any) -> str:
 
 def read_rows(
     path: Path, lines: Iterable[str], choose: Choose, *, optional: Collection[str] = (), to_text: ToText = as_text
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield the chosen columns of a file's lines; `optional` ones may be missing. A record may span several lines."""
     if file_kind(path) == ".jsonl":
         return _read_jsonl(path, lines, choose, optional, to_text)
@@ -93,13 +93,13 @@ def _split_csv(path: Path, lines: Iterable[str]) -> Iterator[_Fields]:
             raise UserError(f"{path}:{number}: this is not CSV ({reason})") from None
 
 
-def _pick_columns(path: Path, rows: Iterator[_Fields], choose: Choose, optional: Collection[str]) -> Iterator[Row]:
+def _pick_columns(path: Path, rows: Iterator[_Fields], choose: Choose, optional: Collection[str]) -> Iterator[TableRow]:
     places: dict[str, int] | None = None
     most = 0
     for number, fields in rows:
         place = f"{path}:{number}"
         if not any(field.strip() for field in fields):
-            yield Row(number, {})
+            yield TableRow(number, {})
             continue
         if places is None:
             names = [unicodedata.normalize("NFC", " ".join(field.split())) for field in fields]
@@ -111,7 +111,7 @@ def _pick_columns(path: Path, rows: Iterator[_Fields], choose: Choose, optional:
         if len(fields) > most:
             quotes = " (a comma inside a text needs quotes around it)" if file_kind(path) == ".csv" else ""
             raise UserError(f"{place}: the line has {count_columns(len(fields))}, more than the first, {most}{quotes}")
-        yield Row(number, _pick(place, fields, places, optional))
+        yield TableRow(number, _pick(place, fields, places, optional))
 
 
 def _find_columns(
@@ -141,12 +141,12 @@ def _pick(place: str, fields: Sequence[str], places: Mapping[str, int], optional
 
 def _read_jsonl(
     path: Path, lines: Iterable[str], choose: Choose, optional: Collection[str], to_text: ToText
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     columns: Mapping[str, Column] = {}
     for number, line in enumerate(lines, 1):
         place = f"{path}:{number}"
         if not line.strip(BOM).strip():
-            yield Row(number, {})
+            yield TableRow(number, {})
             continue
         row = _parse_object(line)
         columns = columns or choose(place, list(row or ()))
@@ -159,7 +159,7 @@ def _read_jsonl(
             key, there = columns[missing[0]], ", ".join(row) or "none"
             raise UserError(f"{place}: there is no key {key!r} (data.columns.{missing[0]}); there is {there}")
         texts = {what: (str(key), row[str(key)]) for what, key in columns.items() if key in row}
-        yield Row(number, {what: to_text(place, *value) for what, value in texts.items()})
+        yield TableRow(number, {what: to_text(place, *value) for what, value in texts.items()})
 
 
 def _parse_object(line: str) -> dict[str, Any] | None:

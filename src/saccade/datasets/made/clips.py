@@ -50,7 +50,7 @@ class Act(NamedTuple):
     last: int
 
 
-class Way(NamedTuple):
+class Motion(NamedTuple):
     """The centre [F, (row, column)] and the radius [F] of a thing in each frame."""
 
     place_F2: Numbers
@@ -132,11 +132,11 @@ def _plan(random: np.random.Generator) -> list[tuple[int, str]]:
 
 def _stage(
     plan: Sequence[tuple[int, str]], num_frames: int, random: np.random.Generator
-) -> tuple[list[Act], list[Way]] | None:
+) -> tuple[list[Act], list[Motion]] | None:
     """Find ways on which it happens in this order and no thing meets another; None: this time there are none."""
     num_things = int(random.integers(max(2, len({thing for thing, _ in plan})), 4))
     times = _times([verb for _, verb in plan], num_frames, random)
-    acts, ways = list[Act](), list[Way]()
+    acts, ways = list[Act](), list[Motion]()
     for thing in range(num_things):
         own = [(verb, time) for (who, verb), time in zip(plan, times, strict=True) if who == thing]
         for _ in range(TRIES):
@@ -167,7 +167,7 @@ def _times(verbs: Sequence[str], num_frames: int, random: np.random.Generator) -
 
 def _go(
     own: Sequence[tuple[str, int]], num_frames: int, random: np.random.Generator
-) -> tuple[Way, list[tuple[int, int]]] | None:
+) -> tuple[Motion, list[tuple[int, int]]] | None:
     """Choose a thing's way, and the frames in which one sees what happens to it; None where the way has no room."""
     radius_F = _radii(dict(own), num_frames, random)
     step_F2 = _steps(own, num_frames, random) * random.uniform(*SPEEDS)
@@ -197,7 +197,7 @@ def _go(
     start_2 = random.uniform(lowest_2, highest_2)
     if ((start_2 < low_F2) | (start_2 > high_F2))[is_inside_F].any():
         return None
-    return Way(start_2 + way_F2, radius_F), spans
+    return Motion(start_2 + way_F2, radius_F), spans
 
 
 def _radii(verbs: dict[str, int], num_frames: int, random: np.random.Generator) -> Numbers:
@@ -225,7 +225,7 @@ def _steps(own: Sequence[tuple[str, int]], num_frames: int, random: np.random.Ge
     return step_F2
 
 
-def _meet(one: Way, other: Way) -> bool:
+def _meet(one: Motion, other: Motion) -> bool:
     """Return whether two things come too near to each other."""
     apart_F = np.linalg.norm(one.place_F2 - other.place_F2, axis=1)
     return bool((apart_F < one.radius_F + other.radius_F + GAP).any())

@@ -31,7 +31,7 @@ FILLERS = (
 CLOSINGS = ("Best , {}", "Thanks , {}", "Kind regards , {}", "Yours , {}")
 
 
-class Event(NamedTuple):
+class MailTopic(NamedTuple):
     """What mails are written about: sentences that tell of it, and its subject line."""
 
     sentences: tuple[str, ...]
@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
 
 EVENTS = (
-    Event(
+    MailTopic(
         (
             "the meeting with {name} about the {topic} is now on {day} at {hour} .",
             "we have to move the meeting about the {topic} : {name} can only come on {day} , at {hour} .",
@@ -47,7 +47,7 @@ EVENTS = (
         ),
         "Meeting with {name} about the {topic} : {day} , {hour}",
     ),
-    Event(
+    MailTopic(
         (
             "order {number} of {count} {thing} for {place} leaves the warehouse on {day} .",
             "the {count} {thing} that {place} has ordered ( {number} ) will be sent on {day} .",
@@ -55,7 +55,7 @@ EVENTS = (
         ),
         "Order {number} : {count} {thing} to {place} on {day}",
     ),
-    Event(
+    MailTopic(
         (
             "invoice {number} from {name} has not been paid yet , it is {amount} euros .",
             "{name} is still waiting for {amount} euros , the invoice is {number} .",
@@ -63,7 +63,7 @@ EVENTS = (
         ),
         "Invoice {number} from {name} : {amount} euros open",
     ),
-    Event(
+    MailTopic(
         (
             "I travel to {place} on {day} and come back with {name} .",
             "on {day} {name} and I take the train to {place} .",

@@ -34,7 +34,7 @@ QUIET = 0.01  # of the loudest sample; softer ends are cut
 SYNCHRONOUS, WORD, UTF8, SPEED_PARAMETER = 2, 1, 1, 1  # of speak_lib.h
 
 
-class Event(ctypes.Structure):
+class SpeechEvent(ctypes.Structure):
     """An event of eSpeak NG: what begins at which sample."""
 
     _fields_ = (
@@ -49,7 +49,7 @@ class Event(ctypes.Structure):
     )
 
 
-Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.POINTER(Event))
+Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.POINTER(SpeechEvent))
 
 
 class Utterance(NamedTuple):

@@ -113,7 +113,7 @@ def _ask_for_the_place_before(world: World) -> Question | None:
     return f"Where was the {thing} before the {after.place}?", before.place, {*before[1:], *after[1:]}
 
 
-class Kind(NamedTuple):
+class QuestionKind(NamedTuple):
     """A kind of question, and the number of sentences of its stories."""
 
     ask: Callable[[World], Question | None]
@@ -122,9 +122,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "one fact": Kind(_ask_for_a_person, 2, 12),
-    "two facts": Kind(_ask_for_a_thing, 4, 20),
-    "three facts": Kind(_ask_for_the_place_before, 6, 30),
+    "one fact": QuestionKind(_ask_for_a_person, 2, 12),
+    "two facts": QuestionKind(_ask_for_a_thing, 4, 20),
+    "three facts": QuestionKind(_ask_for_the_place_before, 6, 30),
 }
 
 

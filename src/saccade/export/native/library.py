@@ -25,7 +25,7 @@ PACKAGED = Path(__file__).parent / build.LIBRARY  # of a wheel
 CPU = Path("/proc/cpuinfo")
 
 
-class Options(ctypes.Structure):
+class SearchOptions(ctypes.Structure):
     """`struct options` of csrc/search.c."""
 
     _fields_ = [
@@ -35,13 +35,13 @@ class Options(ctypes.Structure):
     ]
 
 
-class Told(ctypes.Structure):
+class SearchTold(ctypes.Structure):
     """`struct told` of csrc/search.c: what a search says of a source."""
 
     _fields_ = [("num_found", c_int64), ("lost", c_int64), ("lost_score", c_double)]
 
 
-class Output(ctypes.Structure):
+class SearchOutput(ctypes.Structure):
     """`struct output` of csrc/search.c."""
 
     _fields_ = [
@@ -67,13 +67,13 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
         [c_long, c_long, c_long, c_void_p, c_void_p, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     ),
     "logits": (c_int, [c_void_p, c_long, c_void_p, c_void_p, c_long]),
-    "search": (c_void_p, [c_void_p, POINTER(Options), c_long, c_long, c_int]),
+    "search": (c_void_p, [c_void_p, POINTER(SearchOptions), c_long, c_long, c_int]),
     "add": (c_int, [c_void_p, c_long, c_void_p, c_long, c_void_p, c_long, c_int]),
     "allow": (c_int, [c_void_p, c_long, c_void_p]),
     "drop": (None, [c_void_p, c_long]),
     "run": (c_long, [c_void_p, c_long]),
-    "tell": (None, [c_void_p, c_long, POINTER(Told)]),
-    "output": (None, [c_void_p, c_long, c_long, POINTER(Output)]),
+    "tell": (None, [c_void_p, c_long, POINTER(SearchTold)]),
+    "output": (None, [c_void_p, c_long, c_long, POINTER(SearchOutput)]),
     "forget": (None, [c_void_p]),
 }
 

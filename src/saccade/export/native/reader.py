@@ -27,7 +27,7 @@ from saccade.models.text_encoder import Encoded, RecurrentTextEncoder, Transform
 Encoder = RecurrentTextEncoder | TransformerTextEncoder
 
 
-class Place(NamedTuple):
+class EncoderSlot(NamedTuple):
     """An encoder of a network, and the module that has it under a name."""
 
     parent: nn.Module
@@ -98,12 +98,12 @@ class NativeReader(nn.Module):
         return out_ND[:, : self.width], last_BD[:, : self.width]
 
 
-def find_encoders(network: nn.Module) -> Iterator[Place]:
+def find_encoders(network: nn.Module) -> Iterator[EncoderSlot]:
     """Yield the text encoders of a network."""
     for parent in network.modules():
         for name, module in parent.named_children():
             if isinstance(module, RecurrentTextEncoder | TransformerTextEncoder):
-                yield Place(parent, name, module)
+                yield EncoderSlot(parent, name, module)
 
 
 def refuse_network(network: nn.Module) -> str | None:

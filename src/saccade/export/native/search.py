@@ -16,7 +16,7 @@ from saccade.decoding.beam import Lost, name_cut, rank_hypotheses
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.slices import Tick, narrow
 from saccade.export.native.engine import NativeEngine
-from saccade.export.native.library import Options, Output, Told, load_library
+from saccade.export.native.library import SearchOptions, SearchOutput, SearchTold, load_library
 from saccade.export.native.shortlist import Integers, Shortlist
 from saccade.export.proof import Ids
 from saccade.export.stepped import keep_within, search_steps
@@ -108,7 +108,7 @@ class _Running:
     def __init__(self, engine: NativeEngine, options: BeamOptions, count: int) -> None:
         self._library, self._engine, self._options = load_library(), engine, options
         banned = [PAD, START, *([] if options.writes_unknown else [UNKNOWN])]
-        given = Options(
+        given = SearchOptions(
             options.width,
             options.num_best,
             options.min_length,
@@ -148,7 +148,7 @@ class _Running:
 
     def tell(self, number: int, constraints: Constraints, row: int) -> list[Hypothesis]:
         """Return the outputs of a source as our search does."""
-        told, output = Told(), Output()
+        told, output = SearchTold(), SearchOutput()
         self._library.saccade_tell(self._handle, number, ctypes.byref(told))
         finished, cut = list[Hypothesis](), list[Hypothesis]()
         for which in range(told.num_found):

@@ -19,7 +19,7 @@ from saccade.models.transformer import BlockSizes, EncoderBlock, Residual
 Parts = list[str]
 
 
-class Keys(NamedTuple):
+class KeyScope(NamedTuple):
     """Where queries and keys stand, which keys are allowed [B or 1, 1, T or 1, S], and a bias [H, T, S]."""
 
     query_T: str
@@ -36,13 +36,13 @@ class BlockOutput(NamedTuple):
     memory: Parts
 
 
-def see_all(graph: Graph, x_BSD: str, length_B: str, sizes: BlockSizes, bias: Relative | None) -> Keys:
+def see_all(graph: Graph, x_BSD: str, length_B: str, sizes: BlockSizes, bias: Relative | None) -> KeyScope:
     """Return where an encoder looks: at all steps, or at those within its window."""
     place = graph.steps(graph.number(0), graph.size(x_BSD, 1))
     allowed = within(graph, place, length_B)
     if sizes.window is not None:
         allowed = graph("And", allowed, near(graph, place, place, sizes.window))
-    return Keys(place, place, allowed, read_bias(graph, bias, place, place))
+    return KeyScope(place, place, allowed, read_bias(graph, bias, place, place))
 
 
 def add_positions(graph: Graph, positions: nn.Module | None, x_BTD: str, place_T: str) -> str:
@@ -55,7 +55,7 @@ def add_positions(graph: Graph, positions: nn.Module | None, x_BTD: str, place_T
     return x_BTD
 
 
-def encode(graph: Graph, blocks: Iterable[nn.Module], x: str, keys: Keys, sizes: BlockSizes) -> tuple[str, Parts]:
+def encode(graph: Graph, blocks: Iterable[nn.Module], x: str, keys: KeyScope, sizes: BlockSizes) -> tuple[str, Parts]:
     """Run an encoder's blocks; return the vectors, and the weights of every block."""
     weights = Parts()
     for block in cast(Iterable[EncoderBlock], blocks):
@@ -94,7 +94,9 @@ def feed(graph: Graph, network: FeedForward, x: str, sizes: BlockSizes) -> str:
     return graph.affine(hidden, read_affine(network.outer))
 
 
-def attend_itself(graph: Graph, attention: MultiHeadAttention, x: str, keys: Keys, past: Parts | None) -> BlockOutput:
+def attend_itself(
+    graph: Graph, attention: MultiHeadAttention, x: str, keys: KeyScope, past: Parts | None
+) -> BlockOutput:
     """Attend to the steps of x, and to those before them that are remembered."""
     memory = remember(graph, attention, x, keys.query_T)
     if past is not None:
@@ -110,7 +112,7 @@ def remember(graph: Graph, attention: MultiHeadAttention, x: str, place: str | N
 
 
 def ask(
-    graph: Graph, attention: MultiHeadAttention, x: str, memory: Parts, keys: Keys, place: str | None
+    graph: Graph, attention: MultiHeadAttention, x: str, memory: Parts, keys: KeyScope, place: str | None
 ) -> BlockOutput:
     """Score the keys, normalise the scores, sum the values."""
     query = _turn(graph, attention, _project(graph, attention, attention.query, x), place)

@@ -11,7 +11,7 @@ from torch import nn
 
 from saccade.export.onnx import recurrent
 from saccade.export.onnx.graph import Graph
-from saccade.export.onnx.recurrent import Written
+from saccade.export.onnx.recurrent import StepOutput
 from saccade.export.onnx.scores import weigh
 from saccade.export.projections import read_affine
 from saccade.layers.clip_encoder import ClipEncoder
@@ -54,7 +54,7 @@ def make_decoder(network: Captioner) -> bytes:
     context = graph("Mul", graph("Sigmoid", graph.affine(query, read_affine(decoder.gate))), context)
     output, states = recurrent.run_cells(graph, decoder.layers, graph("Concat", x, context, axis=-1), states)
     vector = graph.affine(graph("Concat", output, context, axis=-1), read_affine(decoder.readout))
-    written = Written(graph("Tanh", graph("Add", x, vector)), states, weight)
+    written = StepOutput(graph("Tanh", graph("Add", x, vector)), states, weight)
     recurrent.put_logits(graph, network.output, written, decoder.layers.cells)
     return graph.to_bytes()
 

@@ -29,7 +29,7 @@ class Step(NamedTuple):
     source: dict[str, str]
 
 
-class Written(NamedTuple):
+class StepOutput(NamedTuple):
     """What a step answers: a vector [B, 1, D], the states, weights [B, 1, S], and what the next step is fed."""
 
     vector: str
@@ -78,7 +78,7 @@ def make_decoder(network: Seq2Seq) -> bytes:
     return graph.to_bytes()
 
 
-def put_logits(graph: Graph, output: nn.Module, written: Written, cells: nn.RNNBase) -> None:
+def put_logits(graph: Graph, output: nn.Module, written: StepOutput, cells: nn.RNNBase) -> None:
     """Make the outputs of a step."""
     assert isinstance(output, nn.Embedding)
     logits = graph("MatMul", written.vector, graph.constant(output.weight.mT))
@@ -231,20 +231,20 @@ def attend(graph: Graph, aligner: SourceAttention, query: str, source: dict[str,
     return graph("MatMul", weight, source["value"]), weight
 
 
-def _write_plain(graph: Graph, decoder: PlainDecoder, step: Step) -> Written:
+def _write_plain(graph: Graph, decoder: PlainDecoder, step: Step) -> StepOutput:
     output, states = run_cells(graph, decoder.layers, step.x, step.states)
-    return Written(graph.affine(output, read_affine(decoder.readout)), states)
+    return StepOutput(graph.affine(output, read_affine(decoder.readout)), states)
 
 
-def _write_bahdanau(graph: Graph, decoder: BahdanauDecoder, step: Step) -> Written:
+def _write_bahdanau(graph: Graph, decoder: BahdanauDecoder, step: Step) -> StepOutput:
     context, weight = attend(graph, decoder.aligner, step.states[-1][0], step.source)
     output, states = run_cells(graph, decoder.layers, graph("Concat", step.x, context, axis=-1), step.states)
     wide = graph.affine(graph("Concat", output, step.x, context, axis=-1), read_affine(decoder.readout))
     pairs = graph("Reshape", wide, graph.integers(0, 0, -1, 2))
-    return Written(graph("ReduceMax", pairs, axes=[-1], keepdims=0), states, weight)
+    return StepOutput(graph("ReduceMax", pairs, axes=[-1], keepdims=0), states, weight)
 
 
-def _write_luong(graph: Graph, decoder: LuongDecoder, step: Step) -> Written:
+def _write_luong(graph: Graph, decoder: LuongDecoder, step: Step) -> StepOutput:
     x = step.x
     if decoder.fed_width:
         x = graph("Concat", x, graph.input("past.fed", np.float32, ["batch", 1, decoder.fed_width]), axis=-1)
@@ -252,7 +252,7 @@ def _write_luong(graph: Graph, decoder: LuongDecoder, step: Step) -> Written:
     context, weight = attend(graph, decoder.aligner, query, step.source)
     both = graph("Concat", context, query, axis=-1)
     vector = graph("Tanh", graph.affine(both, read_affine(decoder.combine)))
-    return Written(vector, states, weight, vector if decoder.fed_width else None)
+    return StepOutput(vector, states, weight, vector if decoder.fed_width else None)
 
 
 _WRITERS: dict[type[nn.Module], Any] = {

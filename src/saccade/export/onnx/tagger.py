@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from saccade.export.onnx import blocks
-from saccade.export.onnx.blocks import Keys
+from saccade.export.onnx.blocks import KeyScope
 from saccade.export.onnx.graph import FAR, Graph
 from saccade.export.onnx.recurrent import read_steps
 from saccade.export.onnx.text_encoder import encode_text, put_encoder_weights
@@ -87,7 +87,7 @@ def _see_places(graph: Graph, places: OtherPlaces, x_BTD: str) -> str:
     x_NSD = graph("Gather", flat_ND, place)
     step_S = graph.steps(graph.number(0), graph.size(place, 1))
     other = graph("Not", graph("Equal", blocks.distance(graph, step_S, step_S), graph.number(0)))
-    keys = Keys(step_S, step_S, graph("And", blocks.within(graph, step_S, length), other))
+    keys = KeyScope(step_S, step_S, graph("And", blocks.within(graph, step_S, length), other))
     found = blocks.attend_itself(graph, places.attention, x_NSD, keys, None).answer
     real = graph("Reshape", graph("Less", step_S, _column(graph, length)), graph.integers(-1))
     index_M = graph("Compress", graph("Reshape", place, graph.integers(-1)), real)

@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from saccade.export.onnx import blocks
-from saccade.export.onnx.blocks import Keys, Parts
+from saccade.export.onnx.blocks import KeyScope, Parts
 from saccade.export.onnx.graph import Graph
 from saccade.layers.residual import Norm
 from saccade.models.transformer import BlockSizes, DecoderBlock, Residual, Transformer
@@ -76,16 +76,16 @@ def _take_caches(graph: Graph, name: str, sizes: BlockSizes, axis: str) -> Parts
 
 def _make_scopes(
     graph: Graph, network: Transformer, read: str, length: str, past: str, memory: str
-) -> tuple[Keys, Keys]:
+) -> tuple[KeyScope, KeyScope]:
     """Return where the decoder looks: to the steps so far, and to the source."""
     num_past, num_read = graph.size(past, 2), graph.size(read, 1)
     place, everywhere = graph.steps(num_past, num_read), graph.steps(graph.number(0), graph("Add", num_past, num_read))
     allowed = graph("LessOrEqual", blocks.distance(graph, place, everywhere), graph.number(0))
     if network.sizes.window is not None:
         allowed = graph("And", allowed, blocks.near(graph, place, everywhere, network.sizes.window))
-    own = Keys(place, everywhere, allowed, blocks.read_bias(graph, network.decoder_bias, place, everywhere))
+    own = KeyScope(place, everywhere, allowed, blocks.read_bias(graph, network.decoder_bias, place, everywhere))
     source_place = graph.steps(graph.number(0), graph.size(memory, 2))
-    return own, Keys(place, source_place, blocks.within(graph, source_place, length))
+    return own, KeyScope(place, source_place, blocks.within(graph, source_place, length))
 
 
 def _embed(graph: Graph, network: Transformer, table: nn.Embedding, ids: str, place: str) -> str:

@@ -30,7 +30,7 @@ class Axes(NamedTuple):
     log_up: bool = False
 
 
-class Band(NamedTuple):
+class BandCurve(NamedTuple):
     """A curve over several seeds: x, and the mean, the lowest and the highest y."""
 
     x: list[float]
@@ -39,7 +39,7 @@ class Band(NamedTuple):
     high: list[float]
 
     @classmethod
-    def of(cls, seeds: Sequence[Points]) -> Band:
+    def of(cls, seeds: Sequence[Points]) -> BandCurve:
         """Join the curves of all seeds at the places that all of them have."""
         values = [dict(points) for points in seeds]
         x = [place for place, _ in seeds[0] if all(place in value for value in values)]
@@ -47,7 +47,7 @@ class Band(NamedTuple):
         return cls(x, [statistics.mean(one) for one in y], [min(one) for one in y], [max(one) for one in y])
 
 
-def to_file(path: Path, panels: Sequence[tuple[Axes, Mapping[str, Band]]], *, title: str = "") -> None:
+def to_file(path: Path, panels: Sequence[tuple[Axes, Mapping[str, BandCurve]]], *, title: str = "") -> None:
     """Write a PNG, SVG or PDF, by the path's ending."""
     across = len(panels) if len(panels) <= MOST_ACROSS else 2
     rows = -(-len(panels) // across)
@@ -61,7 +61,7 @@ def to_file(path: Path, panels: Sequence[tuple[Axes, Mapping[str, Band]]], *, ti
         figure.suptitle("\n".join(lines), fontsize=11)
 
 
-def _draw(axes: Any, names: Axes, bands: Mapping[str, Band]) -> None:
+def _draw(axes: Any, names: Axes, bands: Mapping[str, BandCurve]) -> None:
     for number, (name, band) in enumerate(bands.items()):
         colour = COLOURS[number % len(COLOURS)]
         marker = "o" if len(band.x) <= 12 else ""

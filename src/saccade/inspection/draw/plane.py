@@ -17,7 +17,7 @@ WIDTH = 2  # numbers of a point
 SIDE = 5.0  # inches
 
 
-class Way(NamedTuple):
+class PointingPath(NamedTuple):
     """Points [S, 2], the places that were chosen in order, log p of each choice, and the places that are right."""
 
     point_SC: NDArray[np.float64]
@@ -26,13 +26,13 @@ class Way(NamedTuple):
     right: Sequence[int]
 
 
-def to_file(way: Way, path: Path, *, title: str = "") -> None:
+def to_file(way: PointingPath, path: Path, *, title: str = "") -> None:
     """Write a PNG, SVG or PDF: the chosen points are numbered, with the chance of each; dashed is what is right."""
     with open_picture(path, (SIDE, SIDE)) as figure:
         _draw(figure, way, title)
 
 
-def to_png(way: Way, *, title: str = "") -> bytes:
+def to_png(way: PointingPath, *, title: str = "") -> bytes:
     """Return a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ def to_png(way: Way, *, title: str = "") -> bytes:
     return written.getvalue()
 
 
-def _draw(figure: Any, way: Way, title: str) -> None:
+def _draw(figure: Any, way: PointingPath, title: str) -> None:
     point_SC, places, log_p, right = way
     axes = figure.subplots()
     axes.scatter(point_SC[:, 0], point_SC[:, 1], s=18, color=RAMP[2], zorder=2)

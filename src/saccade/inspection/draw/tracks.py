@@ -23,7 +23,7 @@ TALLEST_ROW = 0.11
 STEP, NARROWEST, WIDEST = 0.09, 5.0, 14.0  # inches
 
 
-class Panel(NamedTuple):
+class TrackPanel(NamedTuple):
     """A named picture of rows over steps [Y, T] from 0 to 1, NaN where there is nothing; `first` numbers its rows."""
 
     name: str
@@ -31,7 +31,7 @@ class Panel(NamedTuple):
     first: int = 0
 
 
-def in_terminal(panels: Sequence[Panel], console: Console) -> RenderableType:
+def in_terminal(panels: Sequence[TrackPanel], console: Console) -> RenderableType:
     """Draw panels below each other, in half blocks or shades. Large ones are shrunk."""
     lines: list[RenderableType] = []
     for panel in panels:
@@ -45,13 +45,13 @@ def in_terminal(panels: Sequence[Panel], console: Console) -> RenderableType:
     return Group(*lines)
 
 
-def to_file(panels: Sequence[Panel], path: Path, *, title: str = "", mark: float | None = None) -> None:
+def to_file(panels: Sequence[TrackPanel], path: Path, *, title: str = "", mark: float | None = None) -> None:
     """Write a PNG, SVG or PDF; `mark` draws a line before this step."""
     with open_picture(path, _size(panels)) as figure:
         _draw(figure, panels, title, mark)
 
 
-def to_png(panels: Sequence[Panel], *, title: str = "", mark: float | None = None) -> bytes:
+def to_png(panels: Sequence[TrackPanel], *, title: str = "", mark: float | None = None) -> bytes:
     """Return a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -63,16 +63,16 @@ def to_png(panels: Sequence[Panel], *, title: str = "", mark: float | None = Non
     return written.getvalue()
 
 
-def _heights(panels: Sequence[Panel]) -> list[float]:
+def _heights(panels: Sequence[TrackPanel]) -> list[float]:
     return [max(0.5, len(panel.share_YT) * (TALLEST_ROW if len(panel.share_YT) <= 16 else ROW)) for panel in panels]
 
 
-def _size(panels: Sequence[Panel]) -> tuple[float, float]:
+def _size(panels: Sequence[TrackPanel]) -> tuple[float, float]:
     steps = panels[0].share_YT.shape[1]
     return 1.0 + min(WIDEST, max(NARROWEST, STEP * steps)), 0.9 + sum(_heights(panels)) + 0.12 * len(panels)
 
 
-def _draw(figure: Any, panels: Sequence[Panel], title: str, mark: float | None) -> None:
+def _draw(figure: Any, panels: Sequence[TrackPanel], title: str, mark: float | None) -> None:
     all_axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=_heights(panels))[:, 0]
     for axes, panel in zip(all_axes, panels, strict=True):
         rows, steps = panel.share_YT.shape

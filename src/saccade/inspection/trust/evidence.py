@@ -118,7 +118,7 @@ def _sum_into_words(case: TrustCase, value_S: Tensor) -> Tensor:
     return sums.index_add(-1, number_S[kept_S], value_S[..., kept_S])
 
 
-class Reading(NamedTuple):
+class SourceAndAnswer(NamedTuple):
     """A source and an answer to be read together."""
 
     source: Sequence[int]
@@ -126,7 +126,7 @@ class Reading(NamedTuple):
 
 
 @torch.no_grad()
-def compute_log_probabilities(subject: Subject, rows: Sequence[Reading]) -> list[Tensor]:
+def compute_log_probabilities(subject: Subject, rows: Sequence[SourceAndAnswer]) -> list[Tensor]:
     """Return log p of every step of each row's answer, [T]."""
     found = [torch.empty(0)] * len(rows)
     for batch in _batches(subject, rows):
@@ -140,7 +140,7 @@ def compute_log_probabilities(subject: Subject, rows: Sequence[Reading]) -> list
 def compute_gradients(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
     """Return x_w · d log p(y_t) / d x_w for each step and word, [T, W]; each row of a batch is one step."""
     places = [(number, step) for number, case in enumerate(cases) for step in range(len(case.answer))]
-    rows = [Reading(cases[number].source, cases[number].answer) for number, _ in places]
+    rows = [SourceAndAnswer(cases[number].source, cases[number].answer) for number, _ in places]
     found = [torch.zeros(len(case.answer), len(case.source)) for case in cases]
     for batch in _batches(subject, rows):
         source_NS, length_N, answer_NT = _pad_rows(subject, [rows[row] for row in batch])
@@ -161,7 +161,7 @@ def compute_gradients(subject: Subject, cases: Sequence[TrustCase]) -> list[Tens
 def _read_weights(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
     """Return the weights of each case, [L, H, T, W]."""
     found = [torch.empty(0)] * len(cases)
-    rows = [Reading(case.source, case.answer) for case in cases]
+    rows = [SourceAndAnswer(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
         weight_NLHTS = subject.weights(*_pad_rows(subject, [rows[row] for row in batch])).float().cpu()
         for row, weight_LHTS in zip(batch, weight_NLHTS, strict=True):
@@ -174,7 +174,7 @@ def _read_weights(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
 def _measure_changes(subject: Subject, cases: Sequence[TrustCase], seed: int) -> list[dict[str, AnswerChange]]:
     """Measure how far each case's answer moves under each of the WEIGHTS."""
     found = [dict[str, AnswerChange]() for _ in cases]
-    rows = [Reading(case.source, case.answer) for case in cases]
+    rows = [SourceAndAnswer(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
         given = _pad_rows(subject, [rows[row] for row in batch])
         own_NTV = widen(subject.logits(*given)).log_softmax(-1)
@@ -234,7 +234,10 @@ class Eraser:
 
     def _read(self, wanted: Iterable[tuple[int, frozenset[int]]]) -> None:
         new = [key for key in dict.fromkeys(wanted) if key not in self._told]
-        rows = [Reading(self._erase(self._cases[number], words), self._cases[number].answer) for number, words in new]
+        rows = [
+            SourceAndAnswer(self._erase(self._cases[number], words), self._cases[number].answer)
+            for number, words in new
+        ]
         self._told |= zip(new, compute_log_probabilities(self._subject, rows), strict=True)
 
     def _erase(self, case: TrustCase, words: frozenset[int]) -> list[int]:
@@ -264,7 +267,7 @@ def _take_shares(order: Sequence[int]) -> list[frozenset[int]]:
     return [frozenset(order[: round(share * len(order))]) for share in SHARES]
 
 
-def _batches(subject: Subject, rows: Sequence[Reading]) -> Iterator[list[int]]:
+def _batches(subject: Subject, rows: Sequence[SourceAndAnswer]) -> Iterator[list[int]]:
     """Yield rows of like lengths, within the tokens and the logits that a batch may hold."""
 
     def cost(count: int, answer: int, source: int) -> float:
@@ -273,7 +276,7 @@ def _batches(subject: Subject, rows: Sequence[Reading]) -> Iterator[list[int]]:
     return group_by_length([(len(row.answer), len(row.source)) for row in rows], 1, cost=cost)
 
 
-def _pad_rows(subject: Subject, rows: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor]:
+def _pad_rows(subject: Subject, rows: Sequence[SourceAndAnswer]) -> tuple[Tensor, Tensor, Tensor]:
     """Pad sources to [N, S] and answers to [N, T], and return both with the lengths of the sources."""
     length_N = torch.tensor([len(row.source) for row in rows])
     source_NS, answer_NT = (torch.from_numpy(pad_ids(side)) for side in zip(*rows, strict=True))

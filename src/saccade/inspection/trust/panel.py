@@ -20,7 +20,7 @@ from saccade.inspection.pages import curves, report
 from saccade.inspection.pages.curves import Line
 from saccade.inspection.pages.render import render_table
 from saccade.inspection.trust.evidence import SHARES, Evidence
-from saccade.inspection.trust.verdict import Agreement, Panel, format_decimals
+from saccade.inspection.trust.verdict import Agreement, TrustFigures, format_decimals
 
 ENDINGS = (*pictures.PICTURES, ".html")
 NAMES = {"gradient": "gradient x input", "erasure": "erasing"}
@@ -55,7 +55,7 @@ def check_ending(path: Path) -> None:
         raise UserError(f"{path}: a panel ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
 
-def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
+def in_terminal(panel: TrustFigures, *, console: Console) -> RenderableType:
     """Draw the tables and curves, and the verdict below them."""
     parts: list[RenderableType] = []
     for cells in _tables(panel):
@@ -65,7 +65,7 @@ def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
     return Group(*parts, "", Text(panel.verdict.sentence, style="bold"))
 
 
-def _tables(panel: Panel) -> Iterator[Cells]:
+def _tables(panel: TrustFigures) -> Iterator[Cells]:
     """Yield all tables; a single text also gets one of its words."""
     if panel.alone is not None:
         yield _words(panel.alone)
@@ -73,7 +73,7 @@ def _tables(panel: Panel) -> Iterator[Cells]:
     yield _moves(panel)
 
 
-def _taus(panel: Panel) -> Cells:
+def _taus(panel: TrustFigures) -> Cells:
     levels = {"": panel.steps} | ({"whole: ": panel.whole} if panel.has_steps else {})
     head = ["", *(level + name for level in levels for name in ("gradient", "erasing"))]
     columns = [column for agreement in levels.values() for column in _columns(agreement)]
@@ -94,7 +94,7 @@ def _columns(found: Agreement) -> list[list[str]]:
     return [[*columns["gradient"], ""], [*columns["erasure"], format_decimals(found.gradient)]]
 
 
-def _moves(panel: Panel) -> Cells:
+def _moves(panel: TrustFigures) -> Cells:
     rows = [
         [name, f"{one.distance:.2f}", format_decimals(one.log_probability), f"{100 * one.same:.0f}%"]
         for name, one in panel.moved.items()
@@ -131,7 +131,7 @@ def _table(cells: Cells, console: Console) -> Table:
     return table
 
 
-def _curves(panel: Panel, console: Console) -> Iterator[RenderableType]:
+def _curves(panel: TrustFigures, console: Console) -> Iterator[RenderableType]:
     per_row = max(1, (console.width + 2) // PANEL_WIDTH)
     values = [value for curve in panel.curves.values() for value in curve]
     named = {
@@ -143,7 +143,7 @@ def _curves(panel: Panel, console: Console) -> Iterator[RenderableType]:
         yield braille.in_terminal(part, console=console, between=(min(values), max(values)), end="all words")
 
 
-def to_file(panel: Panel, path: Path, *, title: str) -> None:
+def to_file(panel: TrustFigures, path: Path, *, title: str) -> None:
     """Write a PNG, SVG, PDF or HTML, by the path's ending."""
     check_ending(path)
     if path.suffix == ".html":
@@ -152,7 +152,7 @@ def to_file(panel: Panel, path: Path, *, title: str) -> None:
         _picture(panel, path, title)
 
 
-def _picture(panel: Panel, path: Path, title: str) -> None:
+def _picture(panel: TrustFigures, path: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -172,7 +172,7 @@ def _picture(panel: Panel, path: Path, title: str) -> None:
         figure.savefig(draft)
 
 
-def _draw_taus(axes: Any, panel: Panel) -> None:
+def _draw_taus(axes: Any, panel: TrustFigures) -> None:
     """Draw the bars of attention, uniform weights and gradient; dashes show the best 5% of random rankings."""
     found = panel.steps
     groups = {"attention": found.attention, "uniform": found.uniform, "gradient": {"erasure": found.gradient}}
@@ -192,7 +192,7 @@ def _draw_taus(axes: Any, panel: Panel) -> None:
     axes.legend(fontsize=8, ncols=2, loc="upper center")
 
 
-def _draw_curves(axes: Any, panel: Panel) -> None:
+def _draw_curves(axes: Any, panel: TrustFigures) -> None:
     for name, curve in panel.curves.items():
         axes.plot([100 * share for share in SHARES], curve, LOOKS[name], label=NAMES.get(name, name))
     axes.set_xlabel("% of words erased, in the order of ...")
@@ -202,7 +202,7 @@ def _draw_curves(axes: Any, panel: Panel) -> None:
     axes.legend(fontsize=8)
 
 
-def _draw_moves(axes: Any, panel: Panel) -> None:
+def _draw_moves(axes: Any, panel: TrustFigures) -> None:
     bars = axes.bar(list(panel.moved), [one.distance for one in panel.moved.values()], 0.6, color="C0")
     axes.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
     axes.set_ylim(0, 1)
@@ -222,7 +222,7 @@ def _draw_words(axes: Any, found: Evidence) -> None:
     axes.legend(fontsize=8)
 
 
-def _page(panel: Panel, path: Path, title: str) -> None:
+def _page(panel: TrustFigures, path: Path, title: str) -> None:
     header = Markup("<p>{}</p>").format(panel.verdict.sentence)
     lines = [Line(NAMES.get(name, name), list(zip(SHARES, curve, strict=True))) for name, curve in panel.curves.items()]
     told = "; ".join(f"{NAMES.get(name, name)} costs {panel.cost(name):.2f}" for name in panel.curves)

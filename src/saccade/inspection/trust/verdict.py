@@ -123,7 +123,7 @@ class Verdict(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Panel:
+class TrustFigures:
     """The figures of a model on some texts: agreement by step and for the whole answer, curves, and other weights."""
 
     num_texts: int
@@ -136,7 +136,7 @@ class Panel:
     alone: Evidence | None  # of a single text
 
     @classmethod
-    def of(cls, texts: Iterable[Evidence]) -> Panel:
+    def of(cls, texts: Iterable[Evidence]) -> TrustFigures:
         """Sum up the evidence in little memory; texts of one word are skipped, as they have no order."""
         first, by_step, whole, curves, moved, words, steps = None, [], [], [], [], 0, 0
         for number, found in enumerate(text for text in texts if len(text.words) > 1):

@@ -13,7 +13,7 @@ from saccade.data.text.tokenizer import PAD
 from saccade.datasets.made.reviews import LABELS, draw_review
 from saccade.inspection.trust.evidence import TrustCase, examine
 from saccade.inspection.trust.subjects import ClassifierSubject
-from saccade.inspection.trust.verdict import Panel as TrustPanel
+from saccade.inspection.trust.verdict import TrustFigures
 from saccade.lab.experiment import Check, Experiment, Measured, Panel
 from saccade.lab.fit import fit
 from saccade.layers.pooling import AttentionPooling
@@ -28,18 +28,18 @@ NOISE, KEYS, SENTENCE = 60, 4, 20  # words that say nothing, words that say the 
 TASKS, MODELS = ("one word", "reviews"), ("words alone", "GRU")
 
 
-class Text(NamedTuple):
+class LabelledIds(NamedTuple):
     """A text as ids, and its label."""
 
     ids: list[int]
     label: int
 
 
-class Task(NamedTuple):
+class TextTask(NamedTuple):
     """Texts to learn from and to test on, and the numbers of words and labels."""
 
-    train: list[Text]
-    test: list[Text]
+    train: list[LabelledIds]
+    test: list[LabelledIds]
     num_words: int
     num_labels: int
 
@@ -68,28 +68,28 @@ def measure(seed: int, is_full: bool) -> Measured:
     return Measured({"tau": taus, "same": same}, numbers)
 
 
-def draw_sentences(seed: int) -> Task:
+def draw_sentences(seed: int) -> TextTask:
     """Draw sentences of noise with one word among them that says the label."""
     dice = random.Random(seed)
 
-    def draw() -> Text:
+    def draw() -> LabelledIds:
         ids = [dice.randrange(FIRST_WORD + KEYS, FIRST_WORD + KEYS + NOISE) for _ in range(SENTENCE)]
         label = dice.randrange(KEYS)
         ids[dice.randrange(SENTENCE)] = FIRST_WORD + label
-        return Text(ids, label)
+        return LabelledIds(ids, label)
 
     texts = [draw() for _ in range(TRAIN + TESTED)]
-    return Task(texts[:TRAIN], texts[TRAIN:], FIRST_WORD + KEYS + NOISE, KEYS)
+    return TextTask(texts[:TRAIN], texts[TRAIN:], FIRST_WORD + KEYS + NOISE, KEYS)
 
 
-def draw_reviews(seed: int) -> Task:
+def draw_reviews(seed: int) -> TextTask:
     """Draw the reviews that `saccade data reviews` makes, with denials: "not clean" is no praise."""
     dice = random.Random(seed)
     drawn = [draw_review(dice) for _ in range(TRAIN + TESTED)]
     words = sorted({word for _, text in drawn for word in text.split()})
     ids = {word: number for number, word in enumerate(words, FIRST_WORD)}
-    texts = [Text([ids[word] for word in text.split()], LABELS.index(label)) for label, text in drawn]
-    return Task(texts[:TRAIN], texts[TRAIN:], FIRST_WORD + len(words), len(LABELS))
+    texts = [LabelledIds([ids[word] for word in text.split()], LABELS.index(label)) for label, text in drawn]
+    return TextTask(texts[:TRAIN], texts[TRAIN:], FIRST_WORD + len(words), len(LABELS))
 
 
 class Trusted(NamedTuple):
@@ -100,7 +100,7 @@ class Trusted(NamedTuple):
     right: float
 
 
-def train(task: Task, model: str, seed: int, num_steps: int) -> tuple[TextClassifier, float]:
+def train(task: TextTask, model: str, seed: int, num_steps: int) -> tuple[TextClassifier, float]:
     """Train a classifier with attention pooling; return it, and its share of right answers."""
     torch.manual_seed(seed)
     encoder = BagEncoder(WIDTH) if model == "words alone" else RecurrentTextEncoder(WIDTH, WIDTH)
@@ -112,7 +112,7 @@ def train(task: Task, model: str, seed: int, num_steps: int) -> tuple[TextClassi
         pooling=AttentionPooling(encoder.width),
     )
 
-    def logits(texts: list[Text]) -> tuple[Tensor, Tensor]:
+    def logits(texts: list[LabelledIds]) -> tuple[Tensor, Tensor]:
         length_U = torch.tensor([len(text.ids) for text in texts])
         longest = int(length_U.max())
         ids_US = torch.tensor([text.ids + [PAD] * (longest - len(text.ids)) for text in texts])
@@ -129,13 +129,13 @@ def train(task: Task, model: str, seed: int, num_steps: int) -> tuple[TextClassi
     return network, float((logit_UV.argmax(-1) == label_U).float().mean())
 
 
-def trust(network: TextClassifier, right: float, task: Task) -> Trusted:
+def trust(network: TextClassifier, right: float, task: TextTask) -> Trusted:
     """Test the attention of a classifier as `saccade look --trust` does, on texts with their right labels."""
     cases = [
         TrustCase([str(word) for word in text.ids], text.ids, list(range(len(text.ids))), [text.label])
         for text in task.test
     ]
-    found = TrustPanel.of(examine(ClassifierSubject(network), cases))
+    found = TrustFigures.of(examine(ClassifierSubject(network), cases))
     return Trusted(found.steps.attention["erasure"], found.moved["permuted"].same, right)
 
 

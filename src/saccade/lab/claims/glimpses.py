@@ -31,7 +31,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     """Count and time looking at pictures of several sizes; train with several numbers of glimpses."""
     torch.manual_seed(seed)
     sides = FULL_SIDES if is_full else SIDES
-    readers: dict[str, nn.Module] = {"glimpses": Glimpser(), "convolutions": make_convolutions()}
+    readers: dict[str, nn.Module] = {"glimpses": SmallGlimpser(), "convolutions": make_convolutions()}
     operations, seconds = (
         {name: [(side**2, float(ask(reader, side))) for side in sides] for name, reader in readers.items()}
         for ask in (count_operations, time_looking)
@@ -50,7 +50,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     return Measured(panels, numbers)
 
 
-class Glimpser(nn.Module):
+class SmallGlimpser(nn.Module):
     """A glimpse network that looks at a picture a few times, where it wants to."""
 
     def __init__(self) -> None:

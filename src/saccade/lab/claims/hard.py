@@ -21,7 +21,7 @@ DRAWS, QUERIES = 500, 32
 KEPT = 0.9  # of the running mean of rewards, the baseline
 
 
-class Way(NamedTuple):
+class Method(NamedTuple):
     """How weights are made, and how hard ones learn."""
 
     normalizer: nn.Module
@@ -29,15 +29,15 @@ class Way(NamedTuple):
     has_baseline: bool = False
 
 
-def ways() -> dict[str, Way]:
+def ways() -> dict[str, Method]:
     """Return all ways by their names."""
     return {
-        "softmax": Way(Softmax()),
-        "1.5-entmax": Way(Entmax15()),
-        "sparsemax": Way(Sparsemax()),
-        "hard, Gumbel": Way(Hard("straight_through")),
-        "hard, baseline": Way(Hard(), reinforces=True, has_baseline=True),
-        "hard, no baseline": Way(Hard(), reinforces=True),
+        "softmax": Method(Softmax()),
+        "1.5-entmax": Method(Entmax15()),
+        "sparsemax": Method(Sparsemax()),
+        "hard, Gumbel": Method(Hard("straight_through")),
+        "hard, baseline": Method(Hard(), reinforces=True, has_baseline=True),
+        "hard, no baseline": Method(Hard(), reinforces=True),
     }
 
 
@@ -84,7 +84,7 @@ def measure_gradients() -> tuple[dict[str, float], dict[str, float]]:
     return variances, biases
 
 
-def _draw_gradient(way: Way, query_N1D: Tensor, key_NSD: Tensor, reward_NS1: Tensor, mean_N11: Tensor) -> Tensor:
+def _draw_gradient(way: Method, query_N1D: Tensor, key_NSD: Tensor, reward_NS1: Tensor, mean_N11: Tensor) -> Tensor:
     reward_N11, log_p_N1 = attend(
         query_N1D, key_NSD, reward_NS1, normalizer=way.normalizer, return_log_probability=True
     )
@@ -94,7 +94,7 @@ def _draw_gradient(way: Way, query_N1D: Tensor, key_NSD: Tensor, reward_NS1: Ten
     return torch.autograd.grad((worth_N1 * log_p_N1).sum(), query_N1D)[0]
 
 
-def learn(way: Way, seed: int, num_steps: int) -> Points:
+def learn(way: Method, seed: int, num_steps: int) -> Points:
     """Learn to tell the label that stands beside the word that is asked for; return the loss by steps, in nats."""
     torch.manual_seed(seed)
     key_of, query_of = nn.Embedding(WORDS, WIDTH), nn.Embedding(WORDS, WIDTH)

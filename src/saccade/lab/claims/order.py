@@ -21,7 +21,7 @@ TESTED = 128  # sequences of each length
 NONE, KINDS = "none", ("sinusoidal", "learned", "rotary", "relative")  # of positions
 
 
-class Reader(NamedTuple):
+class SymbolReader(NamedTuple):
     """A small Transformer encoder that says a symbol at every place."""
 
     embedding: nn.Embedding
@@ -55,17 +55,17 @@ def measure(seed: int, is_full: bool) -> Measured:
     return Measured({"right": lines}, numbers)
 
 
-def make(positions: str, *, longest: int) -> Reader:
+def make(positions: str, *, longest: int) -> SymbolReader:
     """Make a reader whose encoder knows places in one of four ways, or not at all."""
     has_none = positions == NONE
     sizes = BlockSizes(WIDTH, HEADS, 4 * WIDTH, positions="sinusoidal" if has_none else positions)
     encoder = TransformerTextEncoder(WIDTH, sizes, num_layers=BLOCKS, max_length=longest)
     if has_none:
         encoder.positions = None
-    return Reader(nn.Embedding(FIRST + SYMBOLS, WIDTH), encoder, nn.Linear(WIDTH, FIRST + SYMBOLS))
+    return SymbolReader(nn.Embedding(FIRST + SYMBOLS, WIDTH), encoder, nn.Linear(WIDTH, FIRST + SYMBOLS))
 
 
-def train(positions: str, seed: int, *, trained: int, num_steps: int) -> Reader:
+def train(positions: str, seed: int, *, trained: int, num_steps: int) -> SymbolReader:
     """Learn to say at every place which symbol stands before it, on sequences of 2 to `trained` symbols."""
     torch.manual_seed(seed)
     reader = make(positions, longest=4 * trained)
@@ -80,7 +80,7 @@ def train(positions: str, seed: int, *, trained: int, num_steps: int) -> Reader:
 
 
 @torch.no_grad()
-def share_right(reader: Reader, length: int) -> float:
+def share_right(reader: SymbolReader, length: int) -> float:
     """Return the share of places at which the symbol before is told."""
     ids_BS = draw_symbols(TESTED, length, num_symbols=SYMBOLS)
     return float((reader.logits(ids_BS)[:, 1:].argmax(-1) == ids_BS[:, :-1]).float().mean())
@@ -99,7 +99,7 @@ def best_guess(length: int) -> float:
 
 
 @torch.no_grad()
-def permutation_error(reader: Reader, length: int) -> float:
+def permutation_error(reader: SymbolReader, length: int) -> float:
     """Return the largest difference between reading permuted symbols and permuting what was read."""
     ids_BS, order_S = draw_symbols(TESTED, length, num_symbols=SYMBOLS), torch.randperm(length)
     return float((reader.logits(ids_BS[:, order_S]) - reader.logits(ids_BS)[:, order_S]).abs().max())

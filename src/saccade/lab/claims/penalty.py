@@ -16,7 +16,7 @@ STEPS, FULL_STEPS, BATCH, RATE, TESTED = 400, 4000, 64, 0.005, 512
 PENALTIES = (0.0, 0.01, 0.1, 1.0)
 
 
-class Reader(nn.Module):
+class HopReader(nn.Module):
     """Embeds words, sums them up in hops, and tells the variant of each kind of word that matters."""
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ def overlap(weight_BRS: Tensor) -> float:
     return float(((unit_BRS @ unit_BRS.mT).sum((1, 2)) - HOPS).mean() / pairs)
 
 
-def learn(penalty: float, seed: int, num_steps: int) -> Reader:
+def learn(penalty: float, seed: int, num_steps: int) -> HopReader:
     """Learn with a weight of the penalty."""
     torch.manual_seed(seed)
-    reader = Reader()
+    reader = HopReader()
 
     def draw_loss() -> Tensor:
         ids_BS, variant_BK = draw(BATCH)

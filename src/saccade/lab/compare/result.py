@@ -15,7 +15,7 @@ from rich.table import Table
 from saccade.files import replace_file
 from saccade.inspection.draw.figure import open_picture
 from saccade.inspection.draw.panels import COLOURS
-from saccade.lab.compare.statistics import Estimate, Sample, correct, draw_again, interval, permute
+from saccade.lab.compare.statistics import Estimate, VariantRuns, correct, draw_again, interval, permute
 
 HEADINGS = ("variant", "parameters", "rate", "minutes", "{metric}", "95%", "better by", "95%", "p")
 COSTS = 4  # of these: the name, and what it costs
@@ -100,11 +100,11 @@ def judge(scored: Scored, rates: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _sample(runs: Sequence[Mapping[str, Any]]) -> Sample:
+def _sample(runs: Sequence[Mapping[str, Any]]) -> VariantRuns:
     scores = [run["score"] for run in runs]
     if any(run["row_NK"] is None for run in runs):
-        return Sample(scores)
-    return Sample(scores, np.array([run["row_NK"] for run in runs], float), runs[0]["combine"])
+        return VariantRuns(scores)
+    return VariantRuns(scores, np.array([run["row_NK"] for run in runs], float), runs[0]["combine"])
 
 
 def describe(found: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
-class Options:
+class ComparisonOptions:
     """How a comparison is run; all but `seeds`, `jobs` and `threads` must be the same when it goes on."""
 
     config: Path
@@ -45,7 +45,7 @@ class Options:
         return {"config": str(self.config), **{name: getattr(self, name) for name in names}}
 
 
-def run(options: Options, out: Path, console: Console) -> dict[str, Any]:
+def run(options: ComparisonOptions, out: Path, console: Console) -> dict[str, Any]:
     """Train, test and draw; return what compare.json holds."""
     check_seeds(options.seeds)
     is_new = not out.exists()
@@ -91,7 +91,7 @@ def _check_plan(path: Path, plan: dict[str, Any]) -> None:
 class _Comparison:
     """A comparison under way. What is done is known from the files of its runs."""
 
-    def __init__(self, options: Options, made: Sequence[Variant], out: Path, console: Console) -> None:
+    def __init__(self, options: ComparisonOptions, made: Sequence[Variant], out: Path, console: Console) -> None:
         self.options, self.variants, self.out, self.console = options, made, out, console
         shortest = min(one.outline.max_steps for one in made)
         self.budgets = plan_budgets(len(options.factors), shortest)

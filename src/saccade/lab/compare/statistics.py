@@ -15,7 +15,7 @@ DRAWS, CHUNK = 2000, 100  # samples, and how many are held at once
 LEVEL = 0.95
 
 
-class Sample(NamedTuple):
+class VariantRuns(NamedTuple):
     """The runs of one variant: their scores and, where the task tells them, the addends of each example."""
 
     scores: Sequence[float]
@@ -38,7 +38,7 @@ class Difference(NamedTuple):
     p: float
 
 
-def draw_again(samples: Sequence[Sample], seed: int = 1) -> Numbers:
+def draw_again(samples: Sequence[VariantRuns], seed: int = 1) -> Numbers:
     """Bootstrap the mean score of each sample, [V, draws]: the same examples for all (Koehn 2004), seeds for each."""
     random = np.random.default_rng(seed)
     if any(one.row_RNK is None for one in samples):
@@ -65,7 +65,7 @@ def interval(value: float, drawn: Numbers) -> Estimate:
     return Estimate(value, float(np.percentile(drawn, tail)), float(np.percentile(drawn, 100 - tail)))
 
 
-def permute(one: Sample, other: Sample, seed: int = 1) -> float:
+def permute(one: VariantRuns, other: VariantRuns, seed: int = 1) -> float:
     """Return p of a difference of means as large: outputs swapped by example, or seeds where there are no examples.
 
     Riezler & Maxwell 2005, section 3.
@@ -76,7 +76,7 @@ def permute(one: Sample, other: Sample, seed: int = 1) -> float:
     return float((1 + np.sum(np.abs(differences) >= found - 1e-9)) / (1 + len(differences)))
 
 
-def _swap_examples(one: Sample, other: Sample, seed: int) -> Iterator[float]:
+def _swap_examples(one: VariantRuns, other: VariantRuns, seed: int) -> Iterator[float]:
     assert one.row_RNK is not None
     assert other.row_RNK is not None
     random, gap_RNK = np.random.default_rng(seed), other.row_RNK - one.row_RNK
@@ -87,7 +87,7 @@ def _swap_examples(one: Sample, other: Sample, seed: int) -> Iterator[float]:
         yield from (combine(sums_RK + moved_CRK) - combine(other_sums_RK - moved_CRK)).mean(1)
 
 
-def _swap_seeds(one: Sample, other: Sample, seed: int) -> Iterator[float]:
+def _swap_seeds(one: VariantRuns, other: VariantRuns, seed: int) -> Iterator[float]:
     """Deal all scores to two hands in every way, or in many ways where there are too many."""
     scores, size = np.array([*one.scores, *other.scores]), len(one.scores)
     if math.comb(len(scores), size) <= DRAWS:

@@ -26,7 +26,7 @@ LARGEST = 64  # times what the config says
 MOST_VARIANTS = 100
 
 
-class Outline(NamedTuple):
+class RunOutline(NamedTuple):
     """What is known of a run before it trains."""
 
     parameters: int
@@ -40,7 +40,7 @@ class Variant(NamedTuple):
 
     name: str
     changes: Changes
-    outline: Outline
+    outline: RunOutline
 
     @property
     def slug(self) -> str:
@@ -82,14 +82,14 @@ def _flow(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
 
 
-def outline(config: Path, overrides: Sequence[str], changes: Changes) -> Outline:
+def outline(config: Path, overrides: Sequence[str], changes: Changes) -> RunOutline:
     """Build a run without training it."""
     with tempfile.TemporaryDirectory() as folder:
         checked = load(config, overrides, changes, Path(folder))
         job = TASKS[checked.task].prepare(checked, Path(folder), Console(quiet=True))
         training = settle_steps(job.config or checked, job.plan).training
     parameters = sum(parameter.numel() for parameter in job.network.parameters())
-    return Outline(parameters, float(training.learning_rate), int(training.max_steps), int(training.validate_every))
+    return RunOutline(parameters, float(training.learning_rate), int(training.max_steps), int(training.validate_every))
 
 
 def load(config: Path, overrides: Sequence[str], changes: Changes, folder: Path) -> Any:
@@ -116,12 +116,12 @@ def make(
 
 
 def match_size(
-    variant: Variant, build: Callable[[Changes], Outline], field: str, start: int, wanted: int, tolerance: float
+    variant: Variant, build: Callable[[Changes], RunOutline], field: str, start: int, wanted: int, tolerance: float
 ) -> Variant:
     """Change a field, in steps that its config allows, until the number of parameters is within the tolerance."""
 
     @cache
-    def outline_at(value: int) -> Outline:
+    def outline_at(value: int) -> RunOutline:
         return variant.outline if value == start else build({**variant.changes, field: value})
 
     def off(value: int) -> float:

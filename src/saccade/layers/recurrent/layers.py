@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from saccade.layers.recurrent.scan import PLAIN, Dropping, Hidden, reverse_steps, scan
+from saccade.layers.recurrent.scan import PLAIN, CellDropout, Hidden, reverse_steps, scan
 from saccade.layers.recurrent.unrolled import UnrolledCells
 
 CELLS: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -28,7 +28,7 @@ class Recurrent(nn.Module):
         num_layers: int = 1,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        dropping: Dropping = PLAIN,
+        dropping: CellDropout = PLAIN,
     ) -> None:
         super().__init__()
         if cell not in CELLS:

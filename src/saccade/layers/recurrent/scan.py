@@ -22,14 +22,14 @@ CLOSED = 1e4  # the sigmoid of a gate this far from 0 is exactly 0 or 1
 FLAGS = 8  # columns, so that rows stay aligned
 
 
-class Dropping(NamedTuple):
+class CellDropout(NamedTuple):
     """What is dropped as cells learn, besides entries between layers."""
 
     is_variational: bool = False  # between layers, the same columns at all steps
     weights: float = 0.0  # a share of the weights from state to state, once for all steps (Merity 2018, section 2)
 
 
-PLAIN = Dropping()
+PLAIN = CellDropout()
 
 
 def scan(
@@ -37,7 +37,7 @@ def scan(
     x_BSD: Tensor,
     hidden: Hidden | None = None,
     length_B: Tensor | None = None,
-    dropping: Dropping = PLAIN,
+    dropping: CellDropout = PLAIN,
 ) -> tuple[Tensor, Hidden]:
     """Return the top layer's outputs, 0 behind the length, and the states after each row's last step, [L, B, D]."""
     drop = variational_dropout if dropping.is_variational else dropout

@@ -85,7 +85,7 @@ class SetEncoder(nn.Module):
 
 
 @final
-class Pointer(nn.Module):
+class PointingAttention(nn.Module):
     """The attention that is the output: a_ts = softmax_s score(d_t, e_s) over the places that are left."""
 
     kind = "cross"
@@ -132,7 +132,7 @@ class PointerNetwork(nn.Module):
             )
         layers = sizes.num_layers if sizes.encoder == "rnn" else 1
         self.decoder = Recurrent(sizes.width, sizes.width, cell=sizes.cell, num_layers=layers)
-        self.pointer = Pointer(sizes)
+        self.pointer = PointingAttention(sizes)
 
     def start(self, source_BSC: Tensor, length_B: Tensor) -> PointerState:
         """Read elements; lengths count the place behind the last, whose element is a learned one."""

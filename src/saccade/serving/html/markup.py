@@ -48,21 +48,21 @@ async def translate_html(
     return outputs
 
 
-class Outline(NamedTuple):
+class DocumentOutline(NamedTuple):
     """What is to be translated in documents: texts with inline tags; and, for each, the texts between all its tags."""
 
     texts: list[str]
     in_place: list[list[str]]
 
 
-class Written(NamedTuple):
+class TranslatedDocument(NamedTuple):
     """A document's translations, and whether browsers find in them what they find in the document."""
 
     outputs: list[str]
     is_kept: bool
 
 
-class Output(NamedTuple):
+class SentenceOutput(NamedTuple):
     """A sentence's translation, without all that HTML does not need."""
 
     text: str
@@ -77,8 +77,8 @@ class Documents:
         self.parts = [list(parts(html.root)) for html in self.read]
         self.inlines = [part for document in self.parts for part in document if isinstance(part, Inline)]
 
-    def outline(self) -> Outline:
-        return Outline([inline.text for inline in self.inlines], [html.texts for html in self.read])
+    def outline(self) -> DocumentOutline:
+        return DocumentOutline([inline.text for inline in self.inlines], [html.texts for html in self.read])
 
     def pairs(self, found: Sequence[TranslatedText]) -> list[Pair]:
         """Return the sentences that have tags around some words, with each of their outputs."""
@@ -91,10 +91,12 @@ class Documents:
         ]
         return list(dict.fromkeys(pairs))
 
-    def write(self, found: Sequence[TranslatedText], aligned: Aligned, count: int) -> list[Written]:
+    def write(self, found: Sequence[TranslatedText], aligned: Aligned, count: int) -> list[TranslatedDocument]:
         of_inline = dict(zip(map(id, self.inlines), found, strict=True))
         outputs = [_outputs(document, of_inline, aligned, count) for document in self.parts]
-        return [Written(each, keeps_structure(html, each)) for html, each in zip(self.read, outputs, strict=True)]
+        return [
+            TranslatedDocument(each, keeps_structure(html, each)) for html, each in zip(self.read, outputs, strict=True)
+        ]
 
     def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]:
         return write_in_place(self.read[row], ranks)
@@ -103,9 +105,9 @@ class Documents:
 class Place(Protocol):
     """Where documents are read and written."""
 
-    async def outline(self) -> Outline: ...
+    async def outline(self) -> DocumentOutline: ...
 
-    async def write(self, found: Sequence[TranslatedText], count: int) -> list[Written]: ...
+    async def write(self, found: Sequence[TranslatedText], count: int) -> list[TranslatedDocument]: ...
 
     async def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]: ...
 
@@ -117,11 +119,11 @@ class Here:
     def __init__(self, service: Service, model: ServedModel, sources: Sequence[str]) -> None:
         self._service, self._model, self._sources = service, model, sources
 
-    async def outline(self) -> Outline:
+    async def outline(self) -> DocumentOutline:
         self._documents = await beside(Documents, self._sources)
         return self._documents.outline()
 
-    async def write(self, found: Sequence[TranslatedText], count: int) -> list[Written]:
+    async def write(self, found: Sequence[TranslatedText], count: int) -> list[TranslatedDocument]:
         pairs = self._documents.pairs(found)
         words = await self._service.ask(self._model, ModelCall(work.align_pairs), pairs)
         return await beside(self._documents.write, found, dict(zip(pairs, words, strict=True)), count)
@@ -137,12 +139,12 @@ class Elsewhere:
     def __init__(self, service: Service, model: ServedModel, sources: Sequence[str]) -> None:
         self._service, self._model, self._sources = service, model, sources
 
-    async def outline(self) -> Outline:
-        found: Outline = await self._ask("outline")
+    async def outline(self) -> DocumentOutline:
+        found: DocumentOutline = await self._ask("outline")
         return found
 
-    async def write(self, found: Sequence[TranslatedText], count: int) -> list[Written]:
-        written: list[Written] = await self._ask("finish", found, count)
+    async def write(self, found: Sequence[TranslatedText], count: int) -> list[TranslatedDocument]:
+        written: list[TranslatedDocument] = await self._ask("finish", found, count)
         return written
 
     async def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]:
@@ -167,7 +169,7 @@ def _work_on(translator: Any, documents: Documents, name: str, *given: Any) -> A
 
 
 def _only_texts(found: TranslatedText) -> TranslatedText:
-    return found._replace(results=[best and [Output(one.text) for one in best] for best in found.results])
+    return found._replace(results=[best and [SentenceOutput(one.text) for one in best] for best in found.results])
 
 
 def keeps_structure(html: HtmlSource, outputs: Sequence[str]) -> bool:

@@ -32,7 +32,7 @@ class Attribute(NamedTuple):
     source: str
 
 
-class Token(NamedTuple):
+class HtmlToken(NamedTuple):
     """A piece of the source from `start` to `stop`. A "hidden" one is no text and no tag: a comment, a declaration."""
 
     kind: Literal["text", "start", "end", "hidden"]
@@ -42,7 +42,7 @@ class Token(NamedTuple):
     attributes: tuple[Attribute, ...] = ()
 
 
-def cut_tokens(source: str) -> Iterator[Token]:
+def cut_tokens(source: str) -> Iterator[HtmlToken]:
     """Yield the tokens of HTML; half a tag at the end is none, as for a browser."""
     at, num_foreign = 0, 0
     while at < len(source):
@@ -56,11 +56,11 @@ def cut_tokens(source: str) -> Iterator[Token]:
         if token.kind == "start" and token.tag in RAW | {"plaintext"} and num_foreign <= 0:
             stop = _raw_end(source, token)
             if stop > at:
-                yield Token("text", at, stop, token.tag)
+                yield HtmlToken("text", at, stop, token.tag)
             at = stop
 
 
-def _token_at(source: str, at: int, *, in_foreign: bool) -> Token | None:
+def _token_at(source: str, at: int, *, in_foreign: bool) -> HtmlToken | None:
     if source[at] != "<":
         return _text(source, at)
     if found := TAG.match(source, at):
@@ -68,17 +68,17 @@ def _token_at(source: str, at: int, *, in_foreign: bool) -> Token | None:
     hidden = [COMMENT, CDATA, BOGUS] if in_foreign else [COMMENT, BOGUS]
     for pattern in hidden:
         if found := pattern.match(source, at):
-            return Token("text" if pattern is CDATA else "hidden", at, found.end())
+            return HtmlToken("text" if pattern is CDATA else "hidden", at, found.end())
     return _text(source, at)  # a < that begins nothing
 
 
-def _text(source: str, at: int) -> Token:
+def _text(source: str, at: int) -> HtmlToken:
     """Return the text up to the next < that begins something."""
     found = BEGINNING.search(source, at + 1)
-    return Token("text", at, len(source) if found is None else found.start())
+    return HtmlToken("text", at, len(source) if found is None else found.start())
 
 
-def _tag(source: str, opening: re.Match[str]) -> Token | None:
+def _tag(source: str, opening: re.Match[str]) -> HtmlToken | None:
     at, attributes = opening.end(), dict[str, Attribute]()
     while not (end := TAG_END.match(source, at)):
         found = ATTRIBUTE.match(source, at)
@@ -88,10 +88,10 @@ def _tag(source: str, opening: re.Match[str]) -> Token | None:
         attributes.setdefault(name, Attribute(name, value, f"{found[1]}={value}" if value else f'{found[1]}=""'))
         at = found.end()
     kind: Literal["start", "end"] = "end" if opening[1] else "start"
-    return Token(kind, opening.start(), end.end(), opening[2].lower(), tuple(attributes.values()))
+    return HtmlToken(kind, opening.start(), end.end(), opening[2].lower(), tuple(attributes.values()))
 
 
-def _raw_end(source: str, start: Token) -> int:
+def _raw_end(source: str, start: HtmlToken) -> int:
     """Return where the raw text after a start tag ends."""
     if start.tag == "plaintext":
         return len(source)

@@ -9,7 +9,7 @@ from html import escape, unescape
 from string import whitespace
 from typing import final
 
-from saccade.serving.html.tokens import FOREIGN, Attribute, Token, cut_tokens
+from saccade.serving.html.tokens import FOREIGN, Attribute, HtmlToken, cut_tokens
 from saccade.serving.http.responses import refuse
 
 MAX_DEPTH = 100
@@ -89,7 +89,7 @@ class HtmlSource:
 
     source: str
     root: Element
-    text_tokens: Sequence[Token]
+    text_tokens: Sequence[HtmlToken]
     is_nested: bool  # its tags are well nested, so that browsers read the same tree
 
     @property
@@ -144,10 +144,10 @@ class _Reader:
         self.opaque: list[str] = []  # the open tags, from the one that is not translated
         self.opaque_tag, self.opaque_start, self.end = "", 0, 0
         self.opaque_text: list[str] = []
-        self.text_tokens: list[Token] = []
+        self.text_tokens: list[HtmlToken] = []
         self.is_nested = True
 
-    def read(self, token: Token) -> None:
+    def read(self, token: HtmlToken) -> None:
         """Add the next token of the source."""
         raw = self.source[token.start : token.stop]
         if token.kind == "start":
@@ -161,7 +161,7 @@ class _Reader:
             self._add(Verbatim(whole, DECLARATION.match(raw) is not None))
         self.end = token.stop
 
-    def _text(self, token: Token, text: str) -> None:
+    def _text(self, token: HtmlToken, text: str) -> None:
         if self.opaque:
             self.opaque_text.append(text)
         else:
@@ -179,7 +179,7 @@ class _Reader:
             self._add_verbatim(text + closing)
         return HtmlSource(self.source, self.open[0], self.text_tokens, is_nested)
 
-    def _start(self, token: Token, raw: str) -> None:
+    def _start(self, token: HtmlToken, raw: str) -> None:
         tag = token.tag
         if len(self.opaque) == 1 and tag in CLOSED_BY.get(self.opaque[0], ()):
             self._add_verbatim(f"{self.source[self.opaque_start : token.start]}</{self.opaque[0]}>")
@@ -202,7 +202,7 @@ class _Reader:
             self._add(element)
             self.open.append(element)
 
-    def _end(self, token: Token) -> None:
+    def _end(self, token: HtmlToken) -> None:
         if self.opaque:
             self._end_opaque(token)
             return
@@ -222,7 +222,7 @@ class _Reader:
         if tag in CLOSED_BY.get(self.open[-1].tag, ()):
             self.open.pop()
 
-    def _end_opaque(self, token: Token) -> None:
+    def _end_opaque(self, token: HtmlToken) -> None:
         if token.tag not in self.opaque:
             return
         while self.opaque.pop() != token.tag:
@@ -237,7 +237,7 @@ class _Reader:
         self.opaque = []
 
 
-def _is_untranslated(token: Token) -> bool:
+def _is_untranslated(token: HtmlToken) -> bool:
     given = {one.name: unescape(one.value.strip("\"'")) for one in token.attributes}
     return given.get("translate", "").lower() == "no" or "notranslate" in given.get("class", "").split()
 

@@ -54,7 +54,7 @@ class Watcher(Protocol):
         """Return for each item whether its answer is still wanted; None: all are."""
 
 
-class Task(NamedTuple):
+class WorkerTask(NamedTuple):
     """What a worker is asked."""
 
     model: str
@@ -115,7 +115,7 @@ class Workers:
             self.num_workers += 1
             return Worker(ours)
 
-    def compute(self, worker: Worker, task: Task, watcher: Watcher) -> list[Any]:
+    def compute(self, worker: Worker, task: WorkerTask, watcher: Watcher) -> list[Any]:
         """Return a worker's answers; raise `Ended` when nobody waits for them any more."""
         is_free = False
         try:
@@ -135,7 +135,7 @@ class Workers:
             raise done.error
         return done.answers
 
-    def answer(self, task: Task, watcher: Watcher) -> list[Any]:
+    def answer(self, task: WorkerTask, watcher: Watcher) -> list[Any]:
         """Return the answers of any worker."""
         if (worker := self.hire()) is None:
             raise WorkerLost
@@ -171,7 +171,7 @@ class Worker:
         """Tell whether it waits for something to do."""
         return not select.select([self._connection], [], [], 0)[0]
 
-    def compute(self, task: Task, watcher: Watcher) -> Done:
+    def compute(self, task: WorkerTask, watcher: Watcher) -> Done:
         """Have it compute; raise `Ended` when nobody waits any more, an error when it has ended."""
         if self._process < 0:
             _, (self._process, *_), _, _ = socket.recv_fds(self._connection, len(READY), 1)
@@ -208,7 +208,7 @@ class ModelWorkers(NamedTuple):
         return self.workers.hire() if self.workers.takes(call) else None
 
     def compute(self, worker: Worker, call: ModelCall, items: list[Any], watcher: Watcher) -> list[Any]:
-        return self.workers.compute(worker, Task(self.model, call, items), watcher)
+        return self.workers.compute(worker, WorkerTask(self.model, call, items), watcher)
 
 
 # The rest runs in other processes than the server's.
@@ -250,11 +250,11 @@ def _work(connection: socket.socket, models: Mapping[str, Any]) -> None:
             server = _Server(connection)
             while _receive_bytes(connection, len(TASK)) != TASK:
                 server.hear()  # what was said of the one before, too late
-            task: Task = _receive(connection)
+            task: WorkerTask = _receive(connection)
             _send(connection, _compute(task, models[task.model], _Server(connection)))
 
 
-def _compute(task: Task, model: Any, server: _Server) -> Done:
+def _compute(task: WorkerTask, model: Any, server: _Server) -> Done:
     since, answers, problem = time.process_time(), list[Any](), None
     try:
         with supervised(server):

@@ -158,7 +158,7 @@ class Kept(BaseModel):
     way: str
 
 
-class Sure(BaseModel):
+class WordConfidence(BaseModel):
     """The share of a sentence's words that is expected to be right, and the probability of each word to be so."""
 
     sentence: float
@@ -188,7 +188,7 @@ class Sentence(BaseModel):
     tokens: list[Token] | None = None
     terms: list[Term] | None = None
     kept: list[Kept] | None = None
-    confidence: Sure | None = None
+    confidence: WordConfidence | None = None
 
 
 class Translation(BaseModel):

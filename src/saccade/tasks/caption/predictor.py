@@ -23,7 +23,7 @@ from saccade.data.pictures.captions import (
     make_shape_captions,
     stack_clips,
 )
-from saccade.data.pictures.clips import Span
+from saccade.data.pictures.clips import WordFrames
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import (
@@ -109,7 +109,7 @@ class Caption(NamedTuple):
             show = strip.in_terminal if self._is_of_clip else drawing.in_terminal
             console.print(show(self.words, self.attention[: len(self.words)], console))
 
-    def article(self, references: Sequence[str], spans: Sequence[Span] = ()) -> str:
+    def article(self, references: Sequence[str], spans: Sequence[WordFrames] = ()) -> str:
         """The same as a part of a page, with the true captions, and when the words of a clip happened."""
         assert self.attention is not None
         weights = self.attention[: len(self.words)]

@@ -92,7 +92,7 @@ def measure_several(
     return {"valid_loss": loss / len(texts), **{f"valid_{name}": getattr(counted, name) for name in names}}
 
 
-class Told(NamedTuple):
+class TextProbabilities(NamedTuple):
     """What one model says of a text: the probabilities of labels [V], and on request the weights of its words."""
 
     probability_V: Tensor
@@ -352,18 +352,18 @@ class Classifier(Predictor):
         told = [member._tell(texts, with_weights) for member in (self, *self.others)]
         return [self._join(same, key_terms) for same in list(zip(*told, strict=True))[num_before:]]
 
-    def _tell(self, texts: list[Text], with_weights: bool) -> list[Told]:
+    def _tell(self, texts: list[Text], with_weights: bool) -> list[TextProbabilities]:
         """Return what this model alone says of texts."""
-        found: dict[int, Told] = {}
+        found: dict[int, TextProbabilities] = {}
         weigh = partial(weigh_words, spelling=self.spelling, tokenizer=self.tokenizer)
         for batch, judged, rows in classify_batches(self.network, self.encode_all(texts), self.texts_per_batch):
             probability_BV = self._shares(judged)
             for index, row in enumerate(rows):
                 weighed = weigh(texts[row].text, batch, judged, index) if with_weights else None
-                found[row] = Told(probability_BV[index], weighed)
+                found[row] = TextProbabilities(probability_BV[index], weighed)
         return [found[row] for row in range(len(texts))]
 
-    def _join(self, told: Sequence[Told], key_terms: int) -> Prediction:
+    def _join(self, told: Sequence[TextProbabilities], key_terms: int) -> Prediction:
         """Return the prediction of one model, or of the mean of several."""
         one = self._name_labels(torch.stack([each.probability_V for each in told]).mean(0))
         if not (weights := [each.weighed for each in told if each.weighed is not None]):

@@ -21,7 +21,7 @@ DECIMALS = 3
 Elements = NDArray[np.float64]  # [S, C]
 
 
-class Problem(NamedTuple):
+class ProblemKind(NamedTuple):
     """A kind of problem: how many numbers an element has, and from elements to the places to point at."""
 
     width: int
@@ -54,7 +54,7 @@ def _turn(a_C: Elements, b_C: Elements, c_C: Elements) -> float:
     return float((b_C[0] - a_C[0]) * (c_C[1] - a_C[1]) - (b_C[1] - a_C[1]) * (c_C[0] - a_C[0]))
 
 
-PROBLEMS = {"sort": Problem(1, sort, 1), "hull": Problem(2, find_hull, 3)}
+PROBLEMS = {"sort": ProblemKind(1, sort, 1), "hull": ProblemKind(2, find_hull, 3)}
 
 
 class Example(NamedTuple):
@@ -150,7 +150,7 @@ def to_places(ids: Sequence[int]) -> list[int]:
     return [index - FIRST for index in ids if index != END]
 
 
-class BatchDraw(NamedTuple):
+class ProblemDraw(NamedTuple):
     """Everything that makes a batch: how many elements each example has, and a seed."""
 
     size: int
@@ -159,7 +159,7 @@ class BatchDraw(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class DrawnBatches:
+class ProblemBatches:
     """Batches of problems of one size each, which is drawn at random; seed and epoch decide everything."""
 
     kind: str
@@ -167,10 +167,10 @@ class DrawnBatches:
     batch_size: int
     seed: int
 
-    def epoch(self, number: int) -> list[BatchDraw]:
+    def epoch(self, number: int) -> list[ProblemDraw]:
         size_N = np.random.default_rng([self.seed, number]).integers(self.sizes[0], self.sizes[1] + 1, BATCHES)
-        return [BatchDraw(size, (self.seed, number, place)) for place, size in enumerate(size_N.tolist())]
+        return [ProblemDraw(size, (self.seed, number, place)) for place, size in enumerate(size_N.tolist())]
 
-    def load(self, drawn: BatchDraw) -> PointBatch:
+    def load(self, drawn: ProblemDraw) -> PointBatch:
         random = np.random.default_rng([*drawn.seed, 1])
         return collate(draw_examples(self.kind, drawn.size, self.batch_size, random))

@@ -73,9 +73,9 @@ class Pointing(Result):
             heatmap.to_file(self.weight_TS, path, queries=self.queries, keys=self.keys, title=self.title)
 
     @property
-    def way(self) -> plane.Way:
+    def way(self) -> plane.PointingPath:
         """Return what is drawn of points in their plane."""
-        return plane.Way(self.given.value_SC, self.places, self.log_probabilities, self.given.places)
+        return plane.PointingPath(self.given.value_SC, self.places, self.log_probabilities, self.given.places)
 
     @property
     def queries(self) -> list[str]:

@@ -19,7 +19,7 @@ from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.point.config import PointConfig
 from saccade.tasks.point.predictor import Pointer, count_sizes, plain_scores
-from saccade.tasks.point.problems import PROBLEMS, DrawnBatches, Example, PointBatch, collate, draw_examples
+from saccade.tasks.point.problems import PROBLEMS, Example, PointBatch, ProblemBatches, collate, draw_examples
 from saccade.tasks.point.result import Pointing
 
 VALID_SEED = 20_150_609
@@ -38,7 +38,7 @@ def prepare(config: PointConfig, folder: Path, console: Console) -> Job:
     facts = repr((data.problem, data.sizes, config.seed, config.training.batch_size))
     return Job(
         network=network,
-        plan=DrawnBatches(data.problem, data.sizes, config.training.batch_size, config.seed),
+        plan=ProblemBatches(data.problem, data.sizes, config.training.batch_size, config.seed),
         loss=partial(point_loss, network),
         validate=partial(_validate, make_pointer(config, network), valid),
         data=[hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()],

@@ -21,7 +21,7 @@ from saccade.config.base import (
     fill_kind,
 )
 from saccade.layers.recurrent.turing_machine import PlainRecurrent, TuringMachine
-from saccade.tasks.remember.sequences import MOST_STEPS, Choice, Encoder, Size
+from saccade.tasks.remember.sequences import MOST_STEPS, Encoder, NumberRange, Size
 
 Span = tuple[Positive, Positive]
 
@@ -61,10 +61,10 @@ class SequenceData(Section):
         return self
 
     @property
-    def choices(self) -> tuple[Choice, Choice]:
+    def choices(self) -> tuple[NumberRange, NumberRange]:
         """The lengths and the repeats that are trained."""
         count = None if self.num_lengths == "auto" else self.num_lengths
-        return Choice.of(self.lengths, count), Choice.of(self.repeats)
+        return NumberRange.of(self.lengths, count), NumberRange.of(self.repeats)
 
     @property
     def largest(self) -> Size:

@@ -120,17 +120,17 @@ class Recollection(Result):
         """Return where reading ends and writing begins, as pictures count steps."""
         return len(self.given.bit_SW) + 1.5
 
-    def panels(self) -> list[tracks.Panel]:
+    def panels(self) -> list[tracks.TrackPanel]:
         """Return the bits, given and written, and each head's places, step by step."""
         steps, length = self.given.size.num_steps, len(self.given.bit_SW)
         given_TW, written_TW = (np.full((steps, self.bit_TW.shape[1]), np.nan) for _ in range(2))
         given_TW[:length] = self.given.bit_SW
         written_TW[length + 1 : -1] = self.share_TW.numpy()
-        panels = [tracks.Panel("given", given_TW.T), tracks.Panel("written", written_TW.T)]
+        panels = [tracks.TrackPanel("given", given_TW.T), tracks.TrackPanel("written", written_TW.T)]
         if self.heads is not None:
             where = self.heads.visited()
             for name, weight_TS in zip(self.heads.names, self.heads.weight_HTS[..., where], strict=True):
-                panels.append(tracks.Panel(name, weight_TS.T.double().numpy(), first=where.start or 0))
+                panels.append(tracks.TrackPanel(name, weight_TS.T.double().numpy(), first=where.start or 0))
         return panels
 
 

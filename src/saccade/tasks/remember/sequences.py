@@ -137,20 +137,20 @@ def draw_sequences(size: Size, width: int, count: int, random: np.random.Generat
     return [BitSequence(bit_SW, size.repeats) for bit_SW in bit_NSW]
 
 
-class BatchDraw(NamedTuple):
+class SequenceDraw(NamedTuple):
     """Everything that makes a batch: its size, and a seed."""
 
     size: Size
     seed: tuple[int, ...]
 
 
-class Choice(NamedTuple):
+class NumberRange(NamedTuple):
     """Numbers to draw from: all from the fewest to the most, or some of them, each further apart than the last."""
 
     number_N: NDArray[np.int64]
 
     @classmethod
-    def of(cls, span: tuple[int, int], count: int | None = None) -> Choice:
+    def of(cls, span: tuple[int, int], count: int | None = None) -> NumberRange:
         fewest, most = span
         if count is None or count > most - fewest:
             return cls(np.arange(fewest, most + 1))
@@ -165,27 +165,27 @@ class Choice(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class DrawnBatches:
+class SequenceBatches:
     """Batches of sequences of one size each, which is drawn at random; seed and epoch decide everything.
 
     Repeats grow for so many batches from the fewest to the most; then all are drawn alike.
     """
 
     encoder: Encoder
-    lengths: Choice
-    repeats: Choice
+    lengths: NumberRange
+    repeats: NumberRange
     batch_size: int
     seed: int
     growing: int = 0
 
-    def epoch(self, number: int) -> list[BatchDraw]:
+    def epoch(self, number: int) -> list[SequenceDraw]:
         random, first = np.random.default_rng([self.seed, number]), number * BATCHES
         grown_B = np.minimum(1.0, np.arange(first + 1, first + BATCHES + 1) / max(1, self.growing))
         length_B = self.lengths.draw(random.random(BATCHES))
         repeat_B = self.repeats.draw(random.random(BATCHES), grown_B)
         sizes = zip(length_B.tolist(), repeat_B.tolist(), strict=True)
-        return [BatchDraw(Size(*size), (self.seed, number, place)) for place, size in enumerate(sizes)]
+        return [SequenceDraw(Size(*size), (self.seed, number, place)) for place, size in enumerate(sizes)]
 
-    def load(self, drawn: BatchDraw) -> SequenceBatch:
+    def load(self, drawn: SequenceDraw) -> SequenceBatch:
         random = np.random.default_rng([*drawn.seed, 1])
         return self.encoder.batch(draw_sequences(drawn.size, self.encoder.width, self.batch_size, random))

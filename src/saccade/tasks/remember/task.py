@@ -19,7 +19,7 @@ from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.remember.config import RememberConfig
 from saccade.tasks.remember.predictor import Recaller, count_sizes, plain_scores
-from saccade.tasks.remember.sequences import BitSequence, DrawnBatches, SequenceBatch, draw_sequences
+from saccade.tasks.remember.sequences import BitSequence, SequenceBatch, SequenceBatches, draw_sequences
 
 VALID_SEED = 20_141_210
 NUM_DRAWN = 3
@@ -46,11 +46,11 @@ def prepare(config: RememberConfig, folder: Path, console: Console) -> Job:
     )
 
 
-def _plan(config: RememberConfig) -> DrawnBatches:
+def _plan(config: RememberConfig) -> SequenceBatches:
     training, (lengths, repeats) = config.training.settle_steps(), config.data.choices
     assert training.max_steps != "auto"
     growing = round(training.growing * training.max_steps * training.accumulate)
-    return DrawnBatches(config.data.encoder, lengths, repeats, training.batch_size, config.seed, growing)
+    return SequenceBatches(config.data.encoder, lengths, repeats, training.batch_size, config.seed, growing)
 
 
 def remember_loss(network: nn.Module, batch: SequenceBatch) -> tuple[Tensor, Tensor]:

@@ -42,7 +42,7 @@ MOST_OF_SUMMARIES = 4 * MOST_TOKENS  # a batch counts its sources' tokens, and i
 EPOCHS_OF_SUMMARIES = 15  # an RNN that copies has learned them then; later it learns them by heart
 
 
-class Material(NamedTuple):
+class TrainingPairs(NamedTuple):
     """The pairs to train on: the ids of each corpus, the frames of its sounds, and how long its pairs are."""
 
     stores: list[Store]
@@ -50,12 +50,12 @@ class Material(NamedTuple):
     lengths: list[PairLengths]
 
     @classmethod
-    def of(cls, stores: list[Store], recordings: Sequence[Recordings] = ()) -> Material:
+    def of(cls, stores: list[Store], recordings: Sequence[Recordings] = ()) -> TrainingPairs:
         """Measure the pairs of stores."""
         return cls(stores, [*recordings], corpora.measure_pairs(stores, recordings))
 
 
-def settle(config: TranslateConfig, network: Network, material: Material, console: Console) -> TranslateConfig:
+def settle(config: TranslateConfig, network: Network, material: TrainingPairs, console: Console) -> TranslateConfig:
     """Return the config with what it leaves to be found here: the batches, the steps, and the learning rate."""
     config = _settle_batches(config, network, material.lengths, console)
     found = plan(config, material)
@@ -102,7 +102,7 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
     return config.model_copy(update={"training": config.training.model_copy(update={"learning_rate": rate})})
 
 
-def plan(config: TranslateConfig, material: Material) -> Plan:
+def plan(config: TranslateConfig, material: TrainingPairs) -> Plan:
     """Decide which pairs go together in each epoch, or in each portion of one."""
     stores, weights = material.stores, corpora.shares(config.data, material.stores)
     make, buffer = _plan_maker(config, material), config.training.shuffle_buffer
@@ -111,7 +111,7 @@ def plan(config: TranslateConfig, material: Material) -> Plan:
     return Portions(stores, make, buffer=buffer, seed=config.seed, weights=weights)
 
 
-def _plan_maker(config: TranslateConfig, material: Material) -> Callable[..., Plan]:
+def _plan_maker(config: TranslateConfig, material: TrainingPairs) -> Callable[..., Plan]:
     """Return what plans the batches of stores, or of a portion of them: in the same sizes."""
     training, lengths = config.training, material.lengths
     tokens = int(training.tokens_per_batch)

@@ -75,7 +75,7 @@ WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 Way = BeamOptions | SamplingOptions
 
 
-class Asked(NamedTuple):
+class CallOptions(NamedTuple):
     """What a call asks for: how to decode, the words, the weights to show, and whether to tell how sure it is."""
 
     options: Way
@@ -277,7 +277,7 @@ class Translator(Predictor):
         return self._add_reliability(insisted.add_to(cuts.add_to(whole)), results, references, asked)
 
     def _add_reliability(
-        self, found: Evaluation, results: list[TranslationResult], references: list[str], asked: Asked
+        self, found: Evaluation, results: list[TranslationResult], references: list[str], asked: CallOptions
     ) -> Evaluation:
         """Add how far what is said of words and outputs is from the shares that are right, if it was asked for."""
         if not asked.tells or self.confidence is None:
@@ -361,7 +361,7 @@ class Translator(Predictor):
         wording = found[0].wording._replace(annotates=all(run.wording.annotates for run in found))
         return replace(found[0], model=Ensemble([run.model for run in found]), wording=wording, confidence=None)
 
-    def _request(self, decoding: dict[str, Any]) -> Asked:
+    def _request(self, decoding: dict[str, Any]) -> CallOptions:
         """Check the keywords of a call: what has no effect is refused, not ignored."""
         given = dict(decoding)
         head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
@@ -373,7 +373,7 @@ class Translator(Predictor):
                 "confidence: none was fitted; saccade train does it at the end, also for a run that is finished, "
                 "but not for ensembles and imported models"
             )
-        return Asked(*self._choose_options(given), HeadChoice(**head) if is_attention else None, tells)
+        return CallOptions(*self._choose_options(given), HeadChoice(**head) if is_attention else None, tells)
 
     def _tell(self, result: TranslationResult) -> TranslationResult:
         """Return a result with its confidence."""
@@ -393,7 +393,7 @@ class Translator(Predictor):
             words, self.wording, options, reads_text=not isinstance(self.source, Sounds), engine=engine
         )
 
-    def _predict(self, texts: list[tuple[str, str]], number: int, asked: Asked) -> list[list[TranslationResult]]:
+    def _predict(self, texts: list[tuple[str, str]], number: int, asked: CallOptions) -> list[list[TranslationResult]]:
         encoded = self._encode(texts, number, asked.wording)
         found = TermWriter(self, asked.options, asked.wording, asked.head).write(encoded)
         return [[self._tell(one) for one in best] for best in found] if asked.tells else found

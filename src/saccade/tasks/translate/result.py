@@ -43,7 +43,7 @@ class GlossaryTerm(NamedTuple):
     way: str
 
 
-class Sure(NamedTuple):
+class WordConfidence(NamedTuple):
     """The share of an output's words that is expected to be right, and the probability of each word to be so."""
 
     sentence: float
@@ -79,7 +79,7 @@ class TranslationResult(NamedTuple):
     cut_by: Cut | None = None  # the setting of the section `decoding`
     kept: tuple[PlacedPlaceholder, ...] = ()
     terms: tuple[GlossaryTerm, ...] = ()
-    confidence: Sure | None = None  # on request
+    confidence: WordConfidence | None = None  # on request
     copied: tuple[Copied, ...] = ()
     unknown: int | None = None
 

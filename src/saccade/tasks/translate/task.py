@@ -75,7 +75,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: config.data.num_corpora], held_out, console)
     coverage.say(config, tokenizers, stores[: config.data.num_corpora], held_out, console)
-    material = batches.Material.of(stores, recordings)
+    material = batches.TrainingPairs.of(stores, recordings)
     config = _settle_model(config, both, material.lengths, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
@@ -128,7 +128,7 @@ def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[
     return {f"below.{name}": own for name, own in rows.items()} if config.model.copies else rows
 
 
-def _settle_limits(config: TranslateConfig, material: batches.Material, console: Console) -> TranslateConfig:
+def _settle_limits(config: TranslateConfig, material: batches.TrainingPairs, console: Console) -> TranslateConfig:
     """Return the config with the limits of its outputs."""
     if not material.lengths:
         return config

@@ -28,7 +28,7 @@ from saccade.config.fields import TransformerFields
 from saccade.decoding import SamplingOptions
 from saccade.layers.recurrent.lookback import Lookback, NgramStates, StateAttention
 from saccade.layers.recurrent.lstmn import Lstmn
-from saccade.layers.recurrent.scan import Dropping
+from saccade.layers.recurrent.scan import CellDropout
 from saccade.models.recurrent_writer import PlainCells, RecurrentWriter, WriterDropouts
 from saccade.models.transformer_writer import TransformerWriter
 from saccade.tasks.base import MOST_BEAM, RequestOptions
@@ -194,7 +194,7 @@ class RecurrentModel(Section):
         )
         if self.cell == "lstmn":
             return Lstmn(*widths, span=self.span, score=self.score, normalizer=self.normalizer, **common)
-        dropping = Dropping(self.variational, self.weight_dropout)
+        dropping = CellDropout(self.variational, self.weight_dropout)
         return PlainCells(*widths, cell=self.cell, dropping=dropping, **common)
 
     def _lookback(self) -> Lookback | None:

@@ -28,8 +28,8 @@ from saccade.decoding import (
     count_steps,
     search,
 )
+from saccade.decoding.observed import ObservedStepper
 from saccade.decoding.slices import tick_of
-from saccade.decoding.told import Told
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import Record, find_attention, recording
@@ -112,7 +112,7 @@ class Writer(Predictor):
                 told = text
 
         is_told = way.num_best == 1 and not (isinstance(way, BeamOptions) and way.width > 1)
-        stepper: Stepper = Told(self._stepper(), hear) if is_told else self._stepper()
+        stepper: Stepper = ObservedStepper(self._stepper(), hear) if is_told else self._stepper()
         (best,) = self._search(stepper, [ids], [0], way)
         found = join_best([self._result(prompt, ids, one) for one in best])
         if found.text.startswith(told) and len(found.text) > len(told):

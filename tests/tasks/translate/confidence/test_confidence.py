@@ -21,7 +21,7 @@ from saccade.runs.load import load_run
 from saccade.serving.models import load_runs
 from saccade.tasks.translate.confidence.confidence import Confidence, read_words
 from saccade.tasks.translate.confidence.judge import fit, judge, measure
-from saccade.tasks.translate.result import Sure, TranslationResult
+from saccade.tasks.translate.result import TranslationResult, WordConfidence
 from servers import serving
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g"]
@@ -112,7 +112,7 @@ def test_every_way_to_ask_tells_the_same(run: Path, tmp_path: Path) -> None:
     assert shown == {"sentence": text.confidence.sentence, "words": [list(pair) for pair in text.confidence.words]}
     lines = RUNNER.invoke(app, [one for one in command if one != "--json"]).stdout.splitlines()
     assert lines == [text.text, text.confidence.line(), ""]
-    assert Sure(0.804, [("ein", 0.9999), ("{0}", 1.0)]).line() == "80% sure: ein >99%, {0} 100%"
+    assert WordConfidence(0.804, [("ein", 0.9999), ("{0}", 1.0)]).line() == "80% sure: ein >99%, {0} 100%"
     with serving(load_runs([run])) as served:
         for body in ({}, {"alignment": True}):
             answer = served.client.post("/v1/translate", json={"q": "a b c", "confidence": True, **body}).json()

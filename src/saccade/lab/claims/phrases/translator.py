@@ -21,7 +21,7 @@ TRAIN, TESTED, BATCH, RATE, CLIP = 12_000, 256, 48, 0.003, 1.0
 WARMUP_STEPS = 50
 
 
-class Told(NamedTuple):
+class NextWordScores(NamedTuple):
     """How well a translator knows the next words of right translations: the share it would write, and nats a word."""
 
     right: float
@@ -81,7 +81,7 @@ def batch_tests(phrases: Phrases, size: int = 64) -> Iterable[PairBatch]:
 
 
 @torch.no_grad()
-def examine(network: nn.Module, phrases: Phrases) -> Told:
+def examine(network: nn.Module, phrases: Phrases) -> NextWordScores:
     """Ask for every next word of the held-out translations, the right ones before it being read."""
     right, nats, total = 0.0, 0.0, 0
     for batch in batch_tests(phrases):
@@ -91,4 +91,4 @@ def examine(network: nn.Module, phrases: Phrases) -> Told:
         nats -= float(told_BTV.gather(-1, batch.write_BT[..., None]).squeeze(-1)[real_BT].sum())
         right += float((told_BTV.argmax(-1) == batch.write_BT)[real_BT].sum())
         total += int(real_BT.sum())
-    return Told(right / total, nats / total)
+    return NextWordScores(right / total, nats / total)

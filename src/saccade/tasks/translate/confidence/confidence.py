@@ -12,7 +12,7 @@ import numpy as np
 from saccade.errors import UserError
 from saccade.inspection.calibration import Floats, MonotoneMap, WordMap
 from saccade.inspection.insight import TextSide
-from saccade.tasks.translate.result import Sure, TranslationResult
+from saccade.tasks.translate.result import TranslationResult, WordConfidence
 
 NAME = "confidence.json"
 
@@ -46,7 +46,7 @@ class Confidence:
             return result
         p = np.where(found.is_given, 1.0, self.words(found.p))
         pairs = [(word, round(float(one), 4)) for word, one in zip(found.words, p, strict=True)]
-        return result._replace(confidence=Sure(round(float(self.texts(p.mean())), 4), pairs))
+        return result._replace(confidence=WordConfidence(round(float(self.texts(p.mean())), 4), pairs))
 
     def text(self) -> str:
         """Return what its file holds."""
