@@ -21,12 +21,13 @@ from saccade.errors import UserError
 from saccade.export.formats import describe_exports
 from saccade.files import lock_folder, remove_drafts
 from saccade.ops.float8 import train_in_float8
-from saccade.runs import adapt, report
+from saccade.runs import adapt, rehearsal, report
 from saccade.runs import config as config_file
 from saccade.runs.check import CONFIDENCE, DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
 from saccade.runs.events import Callback, tell_callbacks
 from saccade.runs.load import load_run
 from saccade.runs.progress import TrainingBar
+from saccade.runs.rehearsal import NONE, Rehearsal
 from saccade.runs.room import TRAINED, bounded_network
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
@@ -95,15 +96,20 @@ def _train_first(
     config: Any, folder: Path, console: Console, team: Team, threads: int | None, callbacks: Sequence[Callback]
 ) -> checkpoints.Progress:
     is_new = not folder.exists()
+    rehearsing = NONE
+    if team.size == 1:
+        rehearsing = rehearsal.start(config, lambda: _prepare(config, folder, Console(quiet=True), Team(rank=1))[1:])
     try:
         with lock_folder(folder):
             _make_ready(folder)
             with use_threads(_choose_threads(folder, threads, console)):
-                return _train(config, folder, console, team, callbacks)
+                return _train(config, folder, console, team, callbacks, rehearsing)
     except Exception:
         if is_new and not _has_learned(folder):  # what ended before it learned leaves nothing behind
             shutil.rmtree(folder)
         raise
+    finally:
+        rehearsing.end()
 
 
 def _make_ready(folder: Path) -> None:
@@ -116,9 +122,15 @@ def _make_ready(folder: Path) -> None:
 
 
 def _train(
-    config: Any, folder: Path, console: Console, team: Team, callbacks: Sequence[Callback] = ()
+    config: Any,
+    folder: Path,
+    console: Console,
+    team: Team,
+    callbacks: Sequence[Callback] = (),
+    rehearsing: Rehearsal = NONE,
 ) -> checkpoints.Progress:
     config, job, options = team.run_first(lambda: _prepare(config, folder, console, team))
+    rehearsing.begin()
     if _is_sharded(config, team):
         shards.shard(job.network, team, options.device)
     trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
@@ -139,6 +151,8 @@ def _train(
     manifest.forget(folder, LOG, REPORT, CONFIDENCE)
     for name in (REPORT, CONFIDENCE):
         (folder / name).unlink(missing_ok=True)  # it will be written again
+    if said := rehearsing.wait():
+        watch.say(console, said)
     try:
         with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
             job.network.train()
