@@ -50,15 +50,17 @@ function rows(above, below, width, drop) {
 }
 
 function columns(above, below, width) {
-  const [left, right] = [Math.min(width * 0.36, Math.max(...above, 0)), width - Math.min(width * 0.36, Math.max(...below, 0))];
+  const [keys, queries] = [above, below].map((widths) => Math.max(...widths, 0));
+  const room = (own, other) => Math.min(own, width * Math.max(0.36, 0.72 - other / width)); // between them at least 0.28
   const most = Math.max(above.length, below.length);
-  const places = (widths, x, anchor) => widths.map((_, at) => ({ x, y: LINE * (at + 0.5 + (most - widths.length) / 2) + 5, anchor }));
+  const places = (widths, x, anchor, longest) => widths.map((_, at) => ({ x, y: LINE * (at + 0.5 + (most - widths.length) / 2) + 5, anchor, longest }));
   const path = (key, query) => {
     const bend = (query.x - key.x) * 0.5;
     const [a, b] = [{ x: key.x + 6, y: key.y - 5 }, { x: query.x - 6, y: query.y - 5 }];
     return `M${a.x} ${a.y}C${a.x + bend} ${a.y} ${b.x - bend} ${b.y} ${b.x} ${b.y}`;
   };
-  return { keys: places(above, left, "end"), queries: places(below, right, "start"), height: LINE * most, path };
+  const [left, right] = [room(keys, queries), room(queries, keys)];
+  return { keys: places(above, left, "end", left), queries: places(below, width - right, "start", right), height: LINE * most, path };
 }
 
 let ruler = null;
@@ -77,10 +79,19 @@ export function drawLinks(links) {
   return links.map(line);
 }
 
+/** Cut what is longer than so many pixels. */
+function shorten(text, most = Infinity) {
+  const letters = [...text];
+  const cut = () => `${letters.join("").trimEnd()}…`;
+  if (measure(text) <= most) return text;
+  while (letters.length > 1 && measure(cut()) > most) letters.pop();
+  return cut();
+}
+
 /** Draw words in their places; `end` is their side, "key" or "query". */
 export function drawWords(words, places, end) {
   const place = ({ x, y, anchor }) => ({ x: x.toFixed(1), y, "text-anchor": anchor });
-  return words.map((text, index) => draw("text", { class: "end", ...place(places[index]), [`data-${end}`]: index, text }));
+  return words.map((text, index) => draw("text", { class: "end", ...place(places[index]), [`data-${end}`]: index, text: shorten(text, places[index].longest) }));
 }
 
 /** Draw a map as SVG. `onSelect({query, key} | null)` as the pointer enters and leaves words. */

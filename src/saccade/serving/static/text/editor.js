@@ -26,20 +26,32 @@ export function editor({ onChange, onSelect }) {
   };
   /** Put each highlight behind its word. Spans around the words would make lines a little longer, and break them elsewhere. */
   const arrange = () => {
-    const origin = highlights.getBoundingClientRect();
     const range = document.createRange();
     const boxes = marks.map((mark, index) => {
       if (!mark) return null;
       range.setStart(mirror.firstChild, places[index][0]);
       range.setEnd(mirror.firstChild, places[index][1]);
-      return range.getClientRects()[0] ?? range.getBoundingClientRect();
+      return joined([...range.getClientRects()]);
     });
+    const origin = highlights.getBoundingClientRect();
     marks.forEach((mark, index) => { // only now: each style that is set between two boxes costs a layout
       if (!mark) return;
-      const { left, top, width, height } = boxes[index];
-      Object.assign(mark.style, { left: `${left - origin.left}px`, top: `${top - origin.top}px`, height: `${height}px` });
-      if (!mark.matches(".end")) mark.style.width = `${width}px`;
+      const [first, ...others] = boxes[index]; // a sentence may stand on several lines
+      put(mark, first, origin);
+      if (mark.matches(".end")) mark.style.width = "";
+      else mark.replaceChildren(...others.map((box) => put(make("i"), box, first)));
     });
+  };
+  /** Join boxes that touch: the space at the end of a line has its own. */
+  const joined = ([first = new DOMRect(), ...others]) => others.reduce((lines, box) => {
+    const last = lines.at(-1);
+    if (last.top !== box.top || Math.abs(last.right - box.left) > 1) return [...lines, box];
+    last.width += box.width;
+    return lines;
+  }, [first]);
+  const put = (element, { left, top, width, height }, origin) => {
+    Object.assign(element.style, { left: `${left - origin.left}px`, top: `${top - origin.top}px`, width: `${width}px`, height: `${height}px` });
+    return element;
   };
   const light = (shares, here = null) => {
     marks.forEach((mark, index) => {
@@ -60,7 +72,7 @@ export function editor({ onChange, onSelect }) {
   };
   const under = ({ clientX: x, clientY: y }) => {
     const holds = ({ left, right, top, bottom }) => left <= x && x <= right && top <= y && y <= bottom;
-    return find((mark) => holds(mark.getBoundingClientRect()));
+    return find((mark) => [mark, ...mark.children].some((line) => holds(line.getBoundingClientRect())));
   };
   const atCaret = () => choose(find((_, [first, last]) => first <= area.selectionStart && area.selectionStart <= last));
 
