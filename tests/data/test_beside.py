@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saccade.data.text.beside import beside, encode_beside
+from saccade.data.text.beside import encode_beside, extend_tokenizer
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import SPECIAL, UNKNOWN, Vocabulary, train_tokenizer
 
@@ -11,7 +11,7 @@ V = WORDS.size
 
 
 def test_unknown_words_of_a_text_are_numbered_as_they_come_first() -> None:
-    own = beside(WORDS, "order 17 from Mara , order 18")
+    own = extend_tokenizer(WORDS, "order 17 from Mara , order 18")
     assert own.encode("order 17 from Mara , order 18") == [V, V + 1, 6, V + 2, V + 3, V, V + 4]
     assert own.size == V + 5
     assert own.encode("the Mara Tom") == [4, V + 2, UNKNOWN]
@@ -20,7 +20,7 @@ def test_unknown_words_of_a_text_are_numbered_as_they_come_first() -> None:
 
 
 def test_a_word_spelled_like_a_special_one_is_a_word_that_can_be_copied() -> None:
-    own = beside(WORDS, "the </s> of")
+    own = extend_tokenizer(WORDS, "the </s> of")
     assert own.encode("</s>") == [V]
     assert own.decode([V]) == "</s>"
 
@@ -31,7 +31,7 @@ def test_both_sides_of_a_pair_know_the_words_of_the_source() -> None:
 
 def test_characters_too_and_pieces_are_as_they_were() -> None:
     letters = Vocabulary([*SPECIAL, "a", " "], "characters")
-    own = beside(letters, "ab a")
+    own = extend_tokenizer(letters, "ab a")
     assert own.decode(own.encode("b a")) == "b a"
     pieces = train_tokenizer("unigram", ["a few words to learn from", "and some more words"], 290)
-    assert beside(pieces, "words") is pieces
+    assert extend_tokenizer(pieces, "words") is pieces

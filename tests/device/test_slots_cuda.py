@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from saccade.decoding import BeamOptions, DecodingEngine, beam_search
 from saccade.decoding.continuous import step
-from saccade.layers.residual import Dropped, LazySum, Norm
+from saccade.layers.residual import DroppedOutput, LazySum, Norm
 from saccade.models.transformer import BlockSizes, Transformer
-from saccade.ops.lazy_norm import Normed, are_few
+from saccade.ops.lazy_norm import LazyNorm, are_few
 from saccade.ops.linear import Linear
 from slot_cases import BEAMS, assert_beams_updated, assert_same, random_sources, small_model, work_of
 
@@ -85,9 +85,9 @@ def test_linear_layers_of_few_rows(num_rows: int, width: int, num_outputs: int, 
     x, answer = (torch.randn(num_rows, 1, width, device="cuda", dtype=dtype) for _ in range(2))
     with torch.no_grad():
         for relu in (True, False):
-            lazy = LazySum(x, Dropped(answer))
+            lazy = LazySum(x, DroppedOutput(answer))
             normed = norm(lazy)
-            assert isinstance(normed, Normed)
+            assert isinstance(normed, LazyNorm)
             mine = layer(normed, relu=relu)
             total = lazy.total()
             assert total.equal(x + answer)

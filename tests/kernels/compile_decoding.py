@@ -16,7 +16,7 @@ from saccade.decoding.continuous.kernels import top_tokens as best_module
 from saccade.decoding.continuous.kernels.greedy_update import update
 from saccade.decoding.continuous.kernels.top_tokens import best
 from saccade.ops.kernels import few_rows
-from saccade.ops.lazy_norm import Normed
+from saccade.ops.lazy_norm import LazyNorm
 
 
 def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None:
@@ -24,8 +24,8 @@ def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None
     x, weight = torch.zeros(num_rows, width, dtype=dtype), torch.zeros(num_outputs, width, dtype=dtype)
     few_rows.product(x, weight, weight[:, 0].contiguous(), True)
     few_rows.product(x, weight, None, False)
-    few_rows.product(Normed(x, x, x, x[0], x[0], 1e-5), weight, weight[:, 0].contiguous(), False)
-    few_rows.product(Normed(x, None, x, x[0], x[0], 1e-5), weight, weight[:, 0].contiguous(), True)
+    few_rows.product(LazyNorm(x, x, x, x[0], x[0], 1e-5), weight, weight[:, 0].contiguous(), False)
+    few_rows.product(LazyNorm(x, None, x, x[0], x[0], 1e-5), weight, weight[:, 0].contiguous(), True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from saccade.data.text.tokenizer import END, START
 from saccade.decoding import BeamOptions, SamplingOptions, search
 from saccade.layers.recurrent.lookback import NgramStates, StateAttention
 from saccade.layers.recurrent.lstmn import Lstmn
-from saccade.models.continued import Continued
+from saccade.models.continued import ContinuedWriter
 from saccade.models.recurrent_writer import PlainCells, RecurrentWriter, WriterDropouts
 from saccade.models.transformer import BlockSizes
 from saccade.models.transformer_writer import TransformerWriter
@@ -160,7 +160,7 @@ def test_a_text_goes_on_from_its_beginning(make: Any) -> None:
     """Greedy search finds what arg max over whole texts says, step by step."""
     model, source_BS = make(), torch.cat([torch.full((2, 1), START), ids(2, 6)], 1)
     options = BeamOptions(max_length=9, max_length_factor=99.0, max_rounds=0)
-    found = search(Continued(model), source_BS, torch.tensor([7, 7]), options)
+    found = search(ContinuedWriter(model), source_BS, torch.tensor([7, 7]), options)
     for row, (best,) in enumerate(found):
         text = source_BS[row].tolist()
         for index, step in zip(best.ids, best.log_probabilities, strict=False):
@@ -177,8 +177,8 @@ def test_a_text_goes_on_from_its_beginning(make: Any) -> None:
 def test_samples_depend_on_the_beginning_and_the_seed_alone() -> None:
     model, source_BS = recurrent("lstm"), torch.cat([torch.full((3, 1), START), ids(3, 6)], 1)
     options = SamplingOptions(max_length=9, max_length_factor=99.0, seed=4)
-    together = search(Continued(model), source_BS, torch.tensor([7, 7, 7]), options)
-    (alone,) = search(Continued(model), source_BS[1:2], torch.tensor([7]), options)
+    together = search(ContinuedWriter(model), source_BS, torch.tensor([7, 7, 7]), options)
+    (alone,) = search(ContinuedWriter(model), source_BS[1:2], torch.tensor([7]), options)
     assert together[1][0].ids == alone[0].ids
     assert len({tuple(best[0].ids) for best in together}) == 3
 

@@ -19,7 +19,7 @@ LEAST = 1e-16  # of a weight whose logarithm is taken
 
 
 class Moves(NamedTuple):
-    """What heads want in a step. J counts the shifts from -R to R; T the heads."""
+    """The addressing parameters that heads emit in a step. J counts the shifts from -R to R; T the heads."""
 
     sharpness_BT1: Tensor  # β > 0
     gate_BT1: Tensor  # g from 0 to 1

@@ -1,4 +1,4 @@
-"""Where a token stands: positions added to embeddings (sinusoidal, learned) or seen by attention (rotary, relative)."""
+"""Positions of tokens: added to embeddings (sinusoidal, learned) or seen by attention (rotary, relative)."""
 
 from __future__ import annotations
 

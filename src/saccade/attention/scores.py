@@ -135,7 +135,7 @@ class ScaledDot(Score):
         return (query_BTD / math.sqrt(query_BTD.shape[-1])) @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """As it stands, with its scale."""
+        """Return query and memory unchanged, with the scale 1 / sqrt(d)."""
         return DotForm(query_BTD, memory_BSD, 1.0 / math.sqrt(query_BTD.shape[-1]))
 
 

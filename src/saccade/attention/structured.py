@@ -12,7 +12,7 @@ from saccade.attention.call import MaskLike
 from saccade.attention.normalizers import Softmax
 
 
-class Structured(NamedTuple):
+class StructuredSummary(NamedTuple):
     """r summaries [B, r, D], their weights [B, r, S], and ||A Aᵀ - I||² for each sentence [B]."""
 
     output: Tensor
@@ -36,11 +36,11 @@ class StructuredSelfAttention(nn.Module):
         self.W2 = nn.Parameter(torch.randn(num_hops, hidden_width) * hidden_width**-0.5)
         self.normalizer = Softmax()
 
-    def forward(self, hidden_BSD: Tensor, *, mask: MaskLike = None) -> Structured:
+    def forward(self, hidden_BSD: Tensor, *, mask: MaskLike = None) -> StructuredSummary:
         """Each hop is a learned query, W2's row, that scores tanh(W1 h) by dot product."""
         key_BSA = torch.tanh(hidden_BSD @ self.W1.mT)
         output, weights = attend(
             self.W2, key_BSA, hidden_BSD, score="dot", normalizer=self.normalizer, mask=mask, return_weights=True
         )
         overlap = weights @ weights.mT - torch.eye(self.W2.shape[0], device=weights.device, dtype=weights.dtype)
-        return Structured(output, weights, overlap.square().sum((-2, -1)))
+        return StructuredSummary(output, weights, overlap.square().sum((-2, -1)))

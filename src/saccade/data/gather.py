@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.store import Ragged
+from saccade.data.store import RaggedArray
 from saccade.data.text.tokenizer import PAD
 
 
@@ -38,7 +38,7 @@ class FlatSentences(NamedTuple):
         return table
 
 
-def gather_sentences(sides: Sequence[Ragged], rows: NDArray[np.int64]) -> FlatSentences:
+def gather_sentences(sides: Sequence[RaggedArray], rows: NDArray[np.int64]) -> FlatSentences:
     """Read rows, which count through all stores, in the order given; each store is read once."""
     starts = np.cumsum([0, *(len(side) for side in sides)])
     store_N = np.searchsorted(starts, rows, side="right") - 1

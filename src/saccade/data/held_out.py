@@ -20,7 +20,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Amount:
-    """How much is held out: about a share of the keys, or a count and what is equal to the last."""
+    """The size of a held-out part: about a share of the keys, or a count and what is equal to the last."""
 
     share: float | None = None
     count: int | None = None

@@ -30,14 +30,14 @@ ROWS_AT_ONCE = 1 << 18
 
 @final
 @dataclass(frozen=True, eq=False)
-class Ragged:
+class RaggedArray:
     """Rows of different lengths: all their steps in one array, and where each row begins and the last one ends."""
 
     steps: NDArray[Any]
     offsets: NDArray[np.int64]
 
     @classmethod
-    def open(cls, folder: Path, name: str, dtype: DTypeLike = np.int32, width: int | None = None) -> Ragged:
+    def open(cls, folder: Path, name: str, dtype: DTypeLike = np.int32, width: int | None = None) -> RaggedArray:
         """Map the rows of a folder, whose steps are numbers, or `width` numbers each."""
         values = _map_file(folder / f"{name}.values", dtype)
         steps = values if width is None else values.reshape(-1, width)
@@ -54,14 +54,14 @@ class Ragged:
         """Number of steps of every row."""
         return np.diff(self.offsets)
 
-    def blocks(self, num_rows: int = ROWS_AT_ONCE) -> Iterator[Ragged]:
+    def blocks(self, num_rows: int = ROWS_AT_ONCE) -> Iterator[RaggedArray]:
         """Yield all rows in order, so many at once, read into memory."""
         return (self.read(first, first + num_rows) for first in range(0, len(self), num_rows))
 
-    def read(self, first: int, last: int) -> Ragged:
+    def read(self, first: int, last: int) -> RaggedArray:
         """Read some neighbouring rows into memory. What is mapped would stay a part of this process once it is seen."""
         offsets = read_part(self.offsets, first, last + 1)
-        return Ragged(read_part(self.steps, int(offsets[0]), int(offsets[-1])), offsets - offsets[0])
+        return RaggedArray(read_part(self.steps, int(offsets[0]), int(offsets[-1])), offsets - offsets[0])
 
 
 def read_part(mapped: NDArray[Any], first: int, last: int) -> NDArray[Any]:
@@ -73,11 +73,13 @@ def read_part(mapped: NDArray[Any], first: int, last: int) -> NDArray[Any]:
     return np.fromfile(name, mapped.dtype, count, offset=first * mapped.itemsize)
 
 
-def join_rows(parts: Sequence[Ragged]) -> Ragged:
+def join_rows(parts: Sequence[RaggedArray]) -> RaggedArray:
     """Return the rows of several, one behind the other."""
     ends = np.cumsum([0, *(len(part.steps) for part in parts)])
     offsets = [part.offsets[1:] + end for part, end in zip(parts, ends, strict=False)]
-    return Ragged(np.concatenate([part.steps for part in parts]), np.concatenate([np.zeros(1, np.int64), *offsets]))
+    return RaggedArray(
+        np.concatenate([part.steps for part in parts]), np.concatenate([np.zeros(1, np.int64), *offsets])
+    )
 
 
 @final
@@ -126,8 +128,8 @@ class Store:
     the number of cut sources, and of cut targets.
     """
 
-    source: Ragged
-    target: Ragged
+    source: RaggedArray
+    target: RaggedArray
     hashes: NDArray[np.uint64]
     left_out: dict[str, int]
     first_left_out: dict[str, tuple[int, int]]
@@ -219,7 +221,7 @@ def count_duplicates(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
 def _open_store(folder: Path) -> Store:
     stored = json.loads((folder / "meta.json").read_text("utf-8"))
     first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
-    sides = Ragged.open(folder, "source"), Ragged.open(folder, "target")
+    sides = RaggedArray.open(folder, "source"), RaggedArray.open(folder, "target")
     hashes, num_cut = _map_file(folder / "pairs.hashes", np.uint64), tuple(stored["num_cut"])
     return Store(*sides, hashes, stored["left_out"], first, folder.name, num_cut)
 

@@ -36,7 +36,7 @@ class Stream(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A hash of the ids."""
+        """Hash the ids, to name files that are made from them."""
         return hashlib.blake2b(self.ids.tobytes(), digest_size=16).hexdigest()
 
 

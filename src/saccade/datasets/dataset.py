@@ -1,4 +1,4 @@
-"""What a data set is: made by the package, or public; and the files that recipes find in its folder."""
+"""Data sets, made by the package or public, and the files that recipes find in their folders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Poolings: many vectors into one by the mean, the last state, the maximum, or attention with a learned query.
 
-Every pooling has a `width` and is called as pooling(memory_BSD, last_BD, length_B) -> Pooled.
+Every pooling has a `width` and is called as pooling(memory_BSD, last_BD, length_B) -> PoolingResult.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from saccade.attention.scores import Score
 from saccade.attention.structured import StructuredSelfAttention
 
 
-class Pooled(NamedTuple):
+class PoolingResult(NamedTuple):
     """One vector a row [B, D], and the weights [B, r, S] and their penalty [B] of a pooling that has them."""
 
     vector_BD: Tensor
@@ -42,7 +42,7 @@ class MeanPooling(WeighedPooling):
         super().__init__()
         self.width = width
 
-    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
+    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> PoolingResult:
         output_B1D, weight_B1S = attend(
             last_BD.unsqueeze(1),
             memory_BSD,
@@ -51,7 +51,7 @@ class MeanPooling(WeighedPooling):
             mask=masks.padding(length_B),
             return_weights=True,
         )
-        return Pooled(output_B1D.squeeze(1), weight_B1S)
+        return PoolingResult(output_B1D.squeeze(1), weight_B1S)
 
 
 @final
@@ -62,9 +62,9 @@ class LastPooling(nn.Module):
         super().__init__()
         self.width = width
 
-    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
+    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> PoolingResult:
         del memory_BSD, length_B
-        return Pooled(last_BD)
+        return PoolingResult(last_BD)
 
 
 @final
@@ -75,7 +75,7 @@ class MaxPooling(WeighedPooling):
         super().__init__()
         self.width = width
 
-    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
+    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> PoolingResult:
         """Return the maxima over real steps; padding never wins."""
         del last_BD
         steps = memory_BSD.shape[1]
@@ -83,7 +83,7 @@ class MaxPooling(WeighedPooling):
         vector_BD, winner_BD = memory_BSD.masked_fill(padding_BS1, torch.finfo(memory_BSD.dtype).min).max(1)
         share_BD = torch.full_like(vector_BD, 1 / self.width)
         weight_BS = vector_BD.new_zeros(len(vector_BD), steps).scatter_add(1, winner_BD, share_BD)
-        return Pooled(vector_BD, weight_BS.unsqueeze(1))
+        return PoolingResult(vector_BD, weight_BS.unsqueeze(1))
 
 
 @final
@@ -98,7 +98,7 @@ class AttentionPooling(WeighedPooling):
         # the straight-through estimator gives the query a gradient
         self.normalizer = Hard("straight_through") if normalizer == "hard" else NORMALIZERS[normalizer]()
 
-    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
+    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> PoolingResult:
         del last_BD
         output_B1D, weight_B1S = attend(
             self.query_1D.expand(len(memory_BSD), 1, self.width),
@@ -109,7 +109,7 @@ class AttentionPooling(WeighedPooling):
             mask=masks.padding(length_B),
             return_weights=True,
         )
-        return Pooled(output_B1D.squeeze(1), weight_B1S)
+        return PoolingResult(output_B1D.squeeze(1), weight_B1S)
 
 
 @final
@@ -121,10 +121,10 @@ class StructuredPooling(WeighedPooling):
         self.width = num_hops * width
         self.attention = StructuredSelfAttention(width, hidden_width=hidden_width, num_hops=num_hops)
 
-    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
+    def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> PoolingResult:
         del last_BD
         output_BTD, weight_BTS, penalty_B = self.attention(memory_BSD, mask=masks.padding(length_B))
-        return Pooled(output_BTD.flatten(1), weight_BTS, penalty_B)
+        return PoolingResult(output_BTD.flatten(1), weight_BTS, penalty_B)
 
 
 Pooling = MeanPooling | LastPooling | MaxPooling | AttentionPooling | StructuredPooling

@@ -15,12 +15,12 @@ from torch.utils import _pytree as pytree
 
 from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
-from saccade.ops.lazy_norm import Normed, Rows, are_few
+from saccade.ops.lazy_norm import LazyNorm, Rows, are_few
 from saccade.ops.pass_context import draw_seed
 from saccade.ops.residual import residual
 
 
-class Dropped(NamedTuple):
+class DroppedOutput(NamedTuple):
     """A layer's output, of which a share is dropped where it is added."""
 
     output: Tensor
@@ -35,8 +35,8 @@ class LazyDropout(nn.Module):
         super().__init__()
         self.share = share
 
-    def forward(self, output: Tensor) -> Dropped:
-        return Dropped(output, self.share if self.training else 0.0)
+    def forward(self, output: Tensor) -> DroppedOutput:
+        return DroppedOutput(output, self.share if self.training else 0.0)
 
 
 @final
@@ -45,9 +45,9 @@ class LazySum:
     """x + dropout(output), computed when it is first read: on CUDA by the kernel that also computes its norm."""
 
     x: Tensor
-    dropped: Dropped | None = None
+    dropped: DroppedOutput | None = None
 
-    def __add__(self, dropped: Dropped) -> LazySum:
+    def __add__(self, dropped: DroppedOutput) -> LazySum:
         return LazySum(self.total(), dropped)
 
     def total(self) -> Tensor:
@@ -65,7 +65,7 @@ class LazySum:
             output = None if dropped is None else dropped.output
             self.x = x if output is None else torch.empty_like(x, memory_format=torch.contiguous_format)
             self.dropped = None
-            return Normed(x, output, self.x, norm.weight, norm.bias, norm.eps)
+            return LazyNorm(x, output, self.x, norm.weight, norm.bias, norm.eps)
         if dropped is None or not is_fused(x):
             return norm.normalize(self.total())
         seed = draw_seed(x.device) if dropped.share else None

@@ -14,7 +14,7 @@ from saccade.attention import masks
 from saccade.data.labels.windows import TextBatch
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.layers.dialogue import Context
-from saccade.layers.pooling import Pooled, Pooling, WeighedPooling
+from saccade.layers.pooling import Pooling, PoolingResult, WeighedPooling
 from saccade.models.text_encoder import TextEncoder
 from saccade.ops.dropout import dropout
 
@@ -56,9 +56,9 @@ class DocumentReader(nn.Module):
         if isinstance(pooling, WeighedPooling):
             pooling.kind = None  # it weighs sentences: among those of words a recorder would have no place for it
 
-    def forward(self, vector_BWD: Tensor, length_B: Tensor) -> Pooled:
+    def forward(self, vector_BWD: Tensor, length_B: Tensor) -> PoolingResult:
         memory_BWD, last_BD = self.encoder(vector_BWD, length_B)
-        pooled: Pooled = self.pooling(memory_BWD, last_BD, length_B)
+        pooled: PoolingResult = self.pooling(memory_BWD, last_BD, length_B)
         return pooled
 
 
@@ -100,7 +100,7 @@ class TextClassifier(nn.Module):
         """Encode every text once, then gather the vectors of every window."""
         vector_UD, weight_UTS, penalty_U = self.read(batch.ids_US, batch.length_U)
         if self.document is not None:
-            return self._read_documents(self.document, batch, Pooled(vector_UD, weight_UTS, penalty_U))
+            return self._read_documents(self.document, batch, PoolingResult(vector_UD, weight_UTS, penalty_U))
         own_B = batch.window_BW.take_along_dim(batch.window_length_B[:, None] - 1, 1).squeeze(1)
         vector_BD = vector_UD[own_B]
         if self.context is not None and self.speaker is not None:
@@ -110,7 +110,7 @@ class TextClassifier(nn.Module):
         logits_BV = self.output(self._drop(vector_BD, self.dropouts.vectors))
         return ClassifierOutput(logits_BV, _rows(weight_UTS, own_B), _rows(penalty_U, own_B))
 
-    def _read_documents(self, reader: DocumentReader, batch: TextBatch, sentences: Pooled) -> ClassifierOutput:
+    def _read_documents(self, reader: DocumentReader, batch: TextBatch, sentences: PoolingResult) -> ClassifierOutput:
         vector_BWD = self._drop(sentences.vector_BD, self.dropouts.vectors)[batch.window_BW]
         vector_BD, weight_BTW, penalty_B = reader(vector_BWD, batch.window_length_B)
         if sentences.penalty_B is not None:
@@ -121,7 +121,7 @@ class TextClassifier(nn.Module):
         logits_BV = self.output(self._drop(vector_BD, self.dropouts.vectors))
         return ClassifierOutput(logits_BV, sentences.weight_BTS, penalty_B, weight_BTW)
 
-    def read(self, ids_US: Tensor, length_U: Tensor) -> Pooled:
+    def read(self, ids_US: Tensor, length_U: Tensor) -> PoolingResult:
         """Pool each text by itself into a vector."""
         if self.training and self.dropouts.words:
             dropped_US = torch.rand(ids_US.shape, device=ids_US.device) < self.dropouts.words

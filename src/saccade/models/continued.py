@@ -34,7 +34,7 @@ class ContinuedState(NamedTuple):
 
 
 @final
-class Continued(nn.Module):
+class ContinuedWriter(nn.Module):
     """A stepper that goes on with texts: all beginnings of a batch, <s> included, have the same length.
 
     A search begins by reading <s>; here that stands for the beginning's last id.

@@ -17,7 +17,7 @@ from saccade.ops.linear import linear
 
 
 class WriterDropouts(NamedTuple):
-    """What an RNN that writes drops while it learns: shares of each."""
+    """Dropout rates of an RNN that writes."""
 
     ends: float = 0.0  # of the embeddings, and of what the output reads
     hidden: float = 0.0  # of what a layer gives to the next, or to the projection behind the last
@@ -58,7 +58,7 @@ class PlainCells(nn.Module):
 
 
 @final
-class Carried(nn.Module):
+class CarriedState(nn.Module):
     """A state between two windows of a stream, in buffers, so that checkpoints have it.
 
     It has two places, which are written in turn: a step that is computed twice, as a CUDA graph is recorded, reads the
@@ -116,11 +116,11 @@ class RecurrentWriter(nn.Module):
         for table in dict.fromkeys((self.embedding, self.output)):
             nn.init.uniform_(table.weight, -0.1, 0.1)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary))
-        self.carried: Carried | None = None
+        self.carried: CarriedState | None = None
 
     def carry(self, num_rows: int) -> None:
         """Keep the state of so many rows from one window to the next."""
-        self.carried = Carried(self.begin(num_rows)).to(self.embedding.weight.device)
+        self.carried = CarriedState(self.begin(num_rows)).to(self.embedding.weight.device)
 
     def forward(self, window: TextWindow) -> Tensor:
         """Read rows that go on where the last window ended: a vector for each id, [B, T, D]."""

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from saccade.attention import NORMALIZERS, SCORES, attend, masks
 from saccade.attention.scores import Score
 from saccade.ops.precision import compute_dtype
-from saccade.ops.shared_gradients import Gradients, Note, Noted, anchor
+from saccade.ops.shared_gradients import Gradients, Note, NotedIdentity, anchor
 
 SCOPES = ("global", "local_m", "local_p")
 Module = TypeVar("Module", bound=nn.Module)
 
 
 class Source(NamedTuple):
-    """What a decoder attends to: the encoder's vectors, and what the score computed from them."""
+    """The memory of a decoder's attention: the encoder's vectors, and what the score computed from them."""
 
     value_BSD: Tensor
     memory_BSD: Tensor
@@ -31,7 +31,7 @@ class Source(NamedTuple):
 
 
 class AttentionOptions(NamedTuple):
-    """How a decoder attends to its source."""
+    """Settings of a decoder's attention to its source."""
 
     score: str = "additive"
     normalizer: str = "softmax"
@@ -146,7 +146,7 @@ class StepwiseAttention:
             return answers
         note = Note(query_B1D.detach(), [None, None])
         self._ledger.notes.append(note)
-        return [Noted.apply(note, place, self._token, answer) for place, answer in enumerate(answers)]
+        return [NotedIdentity.apply(note, place, self._token, answer) for place, answer in enumerate(answers)]
 
 
 def _join_gradients(grads: list[Tensor | None]) -> Tensor | None:

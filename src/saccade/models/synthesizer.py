@@ -15,7 +15,7 @@ from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.ops.dropout import dropout
 
 
-class Spoken(NamedTuple):
+class SynthesizerOutput(NamedTuple):
     """Frames [B, T, F] before and after the postnet, logits of the end [B, L], and weights [B, L, S]; L counts steps.
 
     A step writes several frames.
@@ -69,14 +69,14 @@ class Synthesizer(nn.Module):
         )
 
     def read(self, ids_BS: Tensor, length_B: Tensor) -> Reading:
-        """Encode characters."""
+        """Encode characters; padding becomes zeros."""
         real_BS1 = (torch.arange(ids_BS.shape[1], device=ids_BS.device) < length_B[:, None]).unsqueeze(-1)
         x_BSD = self.embedding(ids_BS) * real_BS1
         x_BSD = x_BSD + F.relu(self.convolution(x_BSD.mT)).mT
         x_BSD = dropout(x_BSD, self.sizes.dropout, self.training) * real_BS1
         return self.attention.read(self.encoder(x_BSD, length_B).memory_BSD, length_B)
 
-    def forward(self, ids_BS: Tensor, length_B: Tensor, frame_BTF: Tensor) -> Spoken:
+    def forward(self, ids_BS: Tensor, length_B: Tensor, frame_BTF: Tensor) -> SynthesizerOutput:
         """Write frames, reading the right ones before each step (teacher forcing); there are whole steps of them."""
         source, size = self.read(ids_BS, length_B), self.sizes.frames_a_step
         last_BLF = F.pad(frame_BTF[:, size - 1 :: size], (0, 0, 1, -1))
@@ -94,7 +94,7 @@ class Synthesizer(nn.Module):
         return self._finish(torch.stack(seen, 1), torch.stack(weights, 1))
 
     @torch.no_grad()
-    def speak(self, ids_BS: Tensor, length_B: Tensor, *, most_steps: int) -> Spoken:
+    def speak(self, ids_BS: Tensor, length_B: Tensor, *, most_steps: int) -> SynthesizerOutput:
         """Write frames step by step, each from its own last one, until every row has ended."""
         source = self.read(ids_BS, length_B)
         hidden, last_BF = self._nothing(source), source.value_BSD.new_zeros(len(ids_BS), self.num_mels)
@@ -128,9 +128,9 @@ class Synthesizer(nn.Module):
             x_BLP = dropout(F.relu(layer(x_BLP)), self.sizes.prenet_dropout, self.training)
         return x_BLP
 
-    def _finish(self, seen_BLD: Tensor, weight_BLS: Tensor) -> Spoken:
+    def _finish(self, seen_BLD: Tensor, weight_BLS: Tensor) -> SynthesizerOutput:
         rough_BTF = self.output(seen_BLD).unflatten(-1, (-1, self.num_mels)).flatten(1, 2)
         x_BCT = rough_BTF.mT
         for number, layer in enumerate(self.postnet):
             x_BCT = layer(x_BCT) if number == len(self.postnet) - 1 else layer(x_BCT).tanh()
-        return Spoken(rough_BTF, rough_BTF + x_BCT.mT, self.end(seen_BLD).squeeze(-1), weight_BLS)
+        return SynthesizerOutput(rough_BTF, rough_BTF + x_BCT.mT, self.end(seen_BLD).squeeze(-1), weight_BLS)

@@ -1,6 +1,6 @@
 """Text encoders: from embeddings to one vector for each token, by recurrence, by self-attention, or unchanged.
 
-Every encoder has a `width` and is called as encoder(x_BSD, length_B) -> Encoded; padding changes nothing.
+Every encoder has a `width` and is called as encoder(x_BSD, length_B) -> TextEncoderOutput; padding changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from saccade.models.transformer import BlockSizes, EncoderBlock, build_positions
 from saccade.ops.dropout import dropout
 
 
-class Encoded(NamedTuple):
+class TextEncoderOutput(NamedTuple):
     """A vector for each token [B, S, D], and one of the whole text [B, D]: the last state."""
 
     memory_BSD: Tensor
@@ -33,8 +33,8 @@ class BagEncoder(nn.Module):
         super().__init__()
         self.width = input_width
 
-    def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
-        return Encoded(x_BSD, last_steps(x_BSD, length_B))
+    def forward(self, x_BSD: Tensor, length_B: Tensor) -> TextEncoderOutput:
+        return TextEncoderOutput(x_BSD, last_steps(x_BSD, length_B))
 
 
 @final
@@ -57,10 +57,10 @@ class RecurrentTextEncoder(nn.Module):
             input_width, width, direction=direction, cell=cell, num_layers=num_layers, dropout=dropout
         )
 
-    def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
+    def forward(self, x_BSD: Tensor, length_B: Tensor) -> TextEncoderOutput:
         """Return the top layer's outputs, zeros behind the length, and its last state (both directions joined)."""
         memory_BSD, hidden = self.layers(x_BSD, length_B)
-        return Encoded(memory_BSD, hidden[0][-1])
+        return TextEncoderOutput(memory_BSD, hidden[0][-1])
 
 
 @final
@@ -84,7 +84,7 @@ class TransformerTextEncoder(nn.Module):
         self.blocks = nn.ModuleList(EncoderBlock(sizes, kind) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.width) if sizes.norm == "pre" else nn.Identity()
 
-    def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
+    def forward(self, x_BSD: Tensor, length_B: Tensor) -> TextEncoderOutput:
         """Return the last block's outputs, and that of the last token."""
         x_BSD, steps = self.project(x_BSD), x_BSD.shape[1]
         place = Positions.following(0, steps, x_BSD.device)
@@ -97,7 +97,7 @@ class TransformerTextEncoder(nn.Module):
         for block in self.blocks:
             x = block(x, mask, place, bias)
         memory_BSD = x.end(self.norm)
-        return Encoded(memory_BSD, last_steps(memory_BSD, length_B))
+        return TextEncoderOutput(memory_BSD, last_steps(memory_BSD, length_B))
 
 
 TextEncoder = BagEncoder | RecurrentTextEncoder | TransformerTextEncoder

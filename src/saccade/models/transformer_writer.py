@@ -18,7 +18,7 @@ from saccade.ops.linear import linear
 
 
 class TextState(NamedTuple):
-    """What has been read, [B, S], and its keys and values in each block."""
+    """The ids that have been read, [B, S], and their keys and values in each block."""
 
     read_BS: Tensor
     past: tuple[KeyValue | None, ...]

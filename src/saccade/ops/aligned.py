@@ -25,7 +25,7 @@ def align_width(width: int, device: torch.device, dtype: torch.dtype) -> int:
 def pad_width(x: Tensor) -> Tensor:
     """Convert x [..., D] to the dtype of products, and pad its rows with zeros to a fast width."""
     x = x.to(compute_dtype(x))
-    return _to(x, align_width(x.shape[-1], x.device, x.dtype))
+    return _pad_to(x, align_width(x.shape[-1], x.device, x.dtype))
 
 
 def join(*parts: Tensor) -> Tensor:
@@ -39,9 +39,9 @@ def join(*parts: Tensor) -> Tensor:
 def linear(x: Tensor, weight_FD: Tensor, bias_F: Tensor | None = None) -> Tensor:
     """Compute W x + b, where x is D wide or was padded."""
     x = pad_width(x)
-    return F.linear(x, _to(weight_FD.to(x.dtype), x.shape[-1]), bias_F)
+    return F.linear(x, _pad_to(weight_FD.to(x.dtype), x.shape[-1]), bias_F)
 
 
-def _to(x: Tensor, width: int) -> Tensor:
+def _pad_to(x: Tensor, width: int) -> Tensor:
     more = width - x.shape[-1]
     return F.pad(x, (0, more)) if more else x

@@ -1,4 +1,4 @@
-"""What is known of a gradient beside its numbers: that it is one, and its sums over rows.
+"""Facts about a gradient that spare computing: that it is one, and its sums over rows.
 
 A fused loss has its gradients ready in the forward pass: if the gradient that comes back is one, it need not multiply.
 A backward kernel that writes a gradient can add up its columns on the way: a linear layer before it then has its bias's

@@ -1,4 +1,4 @@
-"""What a linear layer reads: rows, or the norm of a sum that it computes itself."""
+"""Inputs of a linear layer: rows, or the norm of a sum that it computes itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY_OUTPUTS = 8192
 WIDEST = 4096  # a program holds whole rows in registers
 
 
-class Normed(NamedTuple):
+class LazyNorm(NamedTuple):
     """norm(x + branch) of few rows, [..., D]: its reader, a linear layer, computes it and writes x + branch to `total`.
 
     Without a branch, `total` is x.
@@ -29,12 +29,12 @@ class Normed(NamedTuple):
     epsilon: float
 
 
-Rows = Tensor | Normed
+Rows = Tensor | LazyNorm
 
 
 def tensor_of(rows: Rows) -> Tensor:
     """Return the tensor whose shape, dtype and device these rows have."""
-    return rows.x if isinstance(rows, Normed) else rows
+    return rows.x if isinstance(rows, LazyNorm) else rows
 
 
 def are_few(x: Tensor, num_outputs: int = 0) -> bool:

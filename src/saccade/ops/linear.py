@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.known_gradients import take_sums
-from saccade.ops.lazy_norm import Normed, Rows, are_few
+from saccade.ops.lazy_norm import LazyNorm, Rows, are_few
 from saccade.ops.precision import compute_dtype, product
 
 
@@ -33,14 +33,14 @@ class Linear(nn.Linear):
 
 def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu: bool = False) -> Tensor:
     """Compute x Wᵀ + b [..., F], F the rows of all weights together; there are as many biases, or none."""
-    if isinstance(x, Normed) or are_few(x, len(weights[0])):
+    if isinstance(x, LazyNorm) or are_few(x, len(weights[0])):
         from saccade.ops.kernels import few_rows
 
-        return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)
+        return few_rows.product(x, _concatenate(weights), _concatenate(biases) if biases else None, relu)
     if is_fused(x) and (relu or torch.is_grad_enabled()):
         dtype = compute_dtype(x)
         return fused_linear(x.to(dtype), weights, biases, relu, current_copies(weights, biases, dtype))[0]
-    y = F.linear(x, _together(weights), _together(biases) if biases else None)
+    y = F.linear(x, _concatenate(weights), _concatenate(biases) if biases else None)
     return F.relu(y) if relu else y
 
 
@@ -54,7 +54,7 @@ def project_heads(x: Tensor, weight: Tensor) -> Tensor:
     return found.view(*rows.shape[:-1], weight.shape[-2]).movedim(0, batch)
 
 
-def _together(parts: Sequence[Tensor]) -> Tensor:
+def _concatenate(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat([*parts])
 
 
@@ -69,7 +69,7 @@ def fused_linear(
     if narrow:
         weight, bias = narrow[0], narrow[1] if biases else None
     elif weights[0].dtype == x.dtype:
-        weight, bias = _together(weights), _together(biases).to(x.dtype) if biases else None
+        weight, bias = _concatenate(weights), _concatenate(biases).to(x.dtype) if biases else None
     else:
         from saccade.ops.kernels.narrow import join_narrow
 

@@ -1,4 +1,4 @@
-"""What the operations of one pass over a model share, and no signature carries.
+"""State that the operations of one pass over a model share, and no signature carries.
 
 A pass runs through modules, torch's own among them, whose arguments are the model's tensors. Three things belong to the
 pass as a whole and are read deep inside its operations:
@@ -28,7 +28,7 @@ SEEDS_AT_ONCE = 256  # more than models have dropouts; a model that has more dra
 
 @final
 class PassContext(threading.local):
-    """What the pass that this thread runs has set."""
+    """Settings of the pass that this thread runs."""
 
     seeds: Seeds | None = None
     half_weights: HalfWeights | None = None

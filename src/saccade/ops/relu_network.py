@@ -16,7 +16,7 @@ from torch import Tensor
 from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.known_gradients import take_sums
-from saccade.ops.lazy_norm import Normed, Rows
+from saccade.ops.lazy_norm import LazyNorm, Rows
 from saccade.ops.linear import Linear, fused_linear, linear_backward
 from saccade.ops.operator import operator
 from saccade.ops.precision import compute_dtype, product
@@ -24,7 +24,7 @@ from saccade.ops.precision import compute_dtype, product
 
 def relu_network(x: Rows, inner: Linear, outer: Linear) -> Tensor:
     """Compute outer(relu(inner(x))) [..., D]; both layers have biases."""
-    if isinstance(x, Normed) or not (is_fused(x) and torch.is_grad_enabled()):
+    if isinstance(x, LazyNorm) or not (is_fused(x) and torch.is_grad_enabled()):
         y: Tensor = outer(inner(x, relu=True))
         return y
     dtype, layers = compute_dtype(x), [(layer.weight, layer.bias) for layer in (inner, outer)]

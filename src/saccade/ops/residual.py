@@ -29,7 +29,7 @@ class ResidualInputs(NamedTuple):
 
 
 class NormInputs(NamedTuple):
-    """What the gradient of a norm is computed from. A sum that was kept stands for the branch, without x and y."""
+    """Inputs of the gradient of a norm. A sum that was kept stands for the branch, without x and y."""
 
     y: Tensor | None
     moments: Tensor

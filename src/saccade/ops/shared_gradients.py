@@ -19,7 +19,7 @@ Gradients = tuple[Tensor | None, ...]
 
 
 class Note(NamedTuple):
-    """What a step read, and the gradients of its outputs, one or more."""
+    """The input of a step, and the gradients of its outputs, one or more."""
 
     read: Tensor
     flowed: list[Tensor | None]
@@ -56,7 +56,7 @@ def anchor(ledger: Ledger, *shared: Tensor) -> Tensor | None:
 
 
 @final
-class Noted(torch.autograd.Function):
+class NotedIdentity(torch.autograd.Function):
     """The identity; the gradient of its output is noted."""
 
     @staticmethod

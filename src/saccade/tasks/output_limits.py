@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from saccade.config.base import Section
-from saccade.data.store import Ragged
+from saccade.data.store import RaggedArray
 from saccade.decoding.limits import PairLengths, choose_max_rounds, find_rounds, fit_lengths
 from saccade.decoding.options import DecodingOptions
 from saccade.tasks.console import say
@@ -17,7 +17,12 @@ S = TypeVar("S", bound=Section)
 
 
 def settle_limits(
-    decoding: S, lengths: Sequence[PairLengths], targets: Sequence[Ragged], console: Console, *, unit: str = "token"
+    decoding: S,
+    lengths: Sequence[PairLengths],
+    targets: Sequence[RaggedArray],
+    console: Console,
+    *,
+    unit: str = "token",
 ) -> S:
     """Return a decoding section whose `auto` is chosen from the pairs of each corpus; sources are counted in `unit`."""
     given: Any = decoding

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from saccade.data.text.grow import Grown, grow
+from saccade.data.text.grow import GrownTokenizer, grow
 from saccade.data.text.tokenizer import MOST_CHARACTERS, AnyTokenizer, ListedPieces, load_tokenizer, sample_texts
 from saccade.errors import UserError
 from saccade.files import replace_file
@@ -38,7 +38,7 @@ def prepare_tokenizer(
     return tokenizer
 
 
-def grow_tokenizer(old: AnyTokenizer, texts: Iterable[str], count: int, what: str, console: Console) -> Grown:
+def grow_tokenizer(old: AnyTokenizer, texts: Iterable[str], count: int, what: str, console: Console) -> GrownTokenizer:
     """Grow a tokenizer by what the texts have often, and say by how much."""
     if isinstance(old, ListedPieces):
         raise UserError(f"tokenizer.grow: {count} given; a vocabulary of imported pieces does not grow; allowed: 0")
@@ -49,7 +49,7 @@ def grow_tokenizer(old: AnyTokenizer, texts: Iterable[str], count: int, what: st
     return found
 
 
-def store_grown(folder: Path, grown: Sequence[Grown]) -> None:
+def store_grown(folder: Path, grown: Sequence[GrownTokenizer]) -> None:
     """Store what the new tokens of each side are made of."""
     with replace_file(folder / GROWN) as draft:
         draft.write_text(json.dumps([one.parts for one in grown]), "utf-8")

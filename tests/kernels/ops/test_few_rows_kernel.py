@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from saccade.attention import MultiHeadAttention
 from saccade.decoding import BeamOptions, DecodingEngine, beam_search
-from saccade.layers.residual import Dropped, LazySum, Norm
+from saccade.layers.residual import DroppedOutput, LazySum, Norm
 from saccade.models.transformer import BlockSizes, Residual
 from saccade.ops import lazy_norm as module
 from saccade.ops.kernels.few_rows import product
-from saccade.ops.lazy_norm import FEW, Normed
+from saccade.ops.lazy_norm import FEW, LazyNorm
 from saccade.ops.linear import Linear
 from slot_cases import assert_same, small_model, work_of
 
@@ -51,7 +51,7 @@ def test_a_norm_before_it(shape: tuple[int, ...], num_outputs: int, adds: bool, 
     x, answer, total = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype) if adds else None, torch.zeros(shape)
     scale, shift = torch.randn(shape[-1]).to(dtype), torch.randn(shape[-1]).to(dtype)
     weight, total = torch.randn(num_outputs, shape[-1]).to(dtype), total.to(dtype)
-    mine = product(Normed(x, answer, total, scale, shift, 1e-5), weight, None, False)
+    mine = product(LazyNorm(x, answer, total, scale, shift, 1e-5), weight, None, False)
     summed = x if answer is None else x + answer
     if answer is not None:
         torch.testing.assert_close(total, summed, atol=0.0, rtol=2 * torch.finfo(dtype).eps)  # bits are cut off
@@ -72,14 +72,14 @@ def test_a_lazy_sum_is_computed_by_the_layer_that_reads_it() -> None:
     residual, layer = Residual(BlockSizes(8, 2, 16)).eval(), Linear(8, 8)
     x, output = torch.randn(2, 1, 8), torch.randn(2, 1, 8)
     with torch.no_grad():
-        lazy = LazySum(x, Dropped(output))
+        lazy = LazySum(x, DroppedOutput(output))
         normed = residual.norm(lazy)
-        assert isinstance(normed, Normed)
+        assert isinstance(normed, LazyNorm)
         layer(normed)
         torch.testing.assert_close(lazy.total(), x + output)
-        few = residual(LazySum(x, Dropped(output)), layer)
+        few = residual(LazySum(x, DroppedOutput(output)), layer)
         with torch.enable_grad():
-            whole = residual(LazySum(x, Dropped(output)), layer)
+            whole = residual(LazySum(x, DroppedOutput(output)), layer)
     torch.testing.assert_close(few.total(), whole.total(), atol=1e-5, rtol=1e-5)
 
 
@@ -88,7 +88,7 @@ def test_many_rows_and_those_that_learn_have_theirs_computed() -> None:
     norm = Norm(8)
     assert isinstance(norm(LazySum(torch.randn(FEW, 1, 8))), Tensor)
     with torch.no_grad():
-        assert isinstance(norm(LazySum(torch.randn(FEW, 1, 8))), Normed)
+        assert isinstance(norm(LazySum(torch.randn(FEW, 1, 8))), LazyNorm)
         assert isinstance(norm(LazySum(torch.randn(FEW + 1, 1, 8))), Tensor)
         assert isinstance(norm(LazySum(torch.randn(0, 1, 8))), Tensor)
         assert not module.are_few(torch.randn(1, module.WIDEST + 1))

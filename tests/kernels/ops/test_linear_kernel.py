@@ -162,7 +162,7 @@ def test_a_bias_is_summed_where_its_gradient_is_made(
     for is_known in (True, False):
         torch.manual_seed(3)
         answer, _ = fused_linear(x, [weight], [bias], False, [])
-        lazy = residual.LazySum(x, residual.Dropped(answer if is_known else answer * 1.0, share))
+        lazy = residual.LazySum(x, residual.DroppedOutput(answer if is_known else answer * 1.0, share))
         y = torch.add(norm(lazy), lazy.total()) if keeps else lazy.end(norm)
         found.append(torch.autograd.grad(y, (weight, bias), torch.ones_like(y).cumsum(0)))
         assert len(sums) == (not is_known)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.layers import residual as layer
-from saccade.ops.lazy_norm import Normed
+from saccade.ops.lazy_norm import LazyNorm
 from saccade.ops.residual import residual
 
 SHAPES = [(7, 128), (2, 3, 40), (5, 37), (1, 3), (3, 515), (33, 16)]
@@ -123,16 +123,16 @@ def test_the_sum_may_be_kept_beside_its_norm(share: float, dtype: torch.dtype, m
     found = []
     for keeps in (True, False):
         torch.manual_seed(3)
-        lazy = layer.LazySum(x, layer.Dropped(answer, share))
+        lazy = layer.LazySum(x, layer.DroppedOutput(answer, share))
         y = norm(lazy) if keeps else norm(lazy.total())
-        assert not isinstance(y, Normed)
+        assert not isinstance(y, LazyNorm)
         parts = [lazy.total(), y]
         found.append([*parts, *torch.autograd.grad(parts, leaves, list(factor))])
     for mine, other in zip(*found, strict=True):  # which rounds a gradient once more
         assert (mine - other).abs().amax() <= 2 * torch.finfo(dtype).eps * other.abs().amax()
     torch.manual_seed(3)
     torch.testing.assert_close(
-        layer.LazySum(x, layer.Dropped(answer, share)).end(norm), found[0][1], atol=0.05, rtol=0.02
+        layer.LazySum(x, layer.DroppedOutput(answer, share)).end(norm), found[0][1], atol=0.05, rtol=0.02
     )
 
 

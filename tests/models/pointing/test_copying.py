@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saccade.data.batches import PairBatch
 from saccade.data.text.tokenizer import END, START, UNKNOWN
-from saccade.models.pointing.copying import CopyingModel, Pointed, mix
+from saccade.models.pointing.copying import CopyingModel, CopyInputs, mix
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
 from saccade.tasks.translate.copying import loss
@@ -47,7 +47,7 @@ def make(kind: str, *, covers: bool = False) -> CopyingModel:
 KINDS = ("transformer", "bahdanau", "luong", "none")
 
 
-def logits(model: CopyingModel, found: Pointed) -> Tensor:
+def logits(model: CopyingModel, found: CopyInputs) -> Tensor:
     below: Any = model.below
     return below.logits(found.vectors_BTD)
 
@@ -154,8 +154,8 @@ def test_the_loss_of_coverage_is_what_is_pointed_at_again() -> None:
             self.below = nn.Module()
             self.below.output = nn.Embedding(V, 4)
 
-        def forward(self, *_: Tensor) -> Pointed:
-            return Pointed(torch.ones(1, 3, 4), torch.zeros(1, 3), weight_BTS)
+        def forward(self, *_: Tensor) -> CopyInputs:
+            return CopyInputs(torch.ones(1, 3, 4), torch.zeros(1, 3), weight_BTS)
 
     batch = PairBatch(
         torch.tensor([[5, 6, END]]), torch.tensor([3]), READ_BT[:1, :3], torch.tensor([[5, 6, END]]), torch.tensor([3])

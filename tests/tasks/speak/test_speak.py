@@ -21,7 +21,7 @@ from saccade.data.sound.mel import read_sound
 from saccade.data.sound.spoken import SpeechSet, words_of
 from saccade.data.sound.vocoder import encode_wav
 from saccade.errors import UserError
-from saccade.models.synthesizer import Spoken, Synthesizer
+from saccade.models.synthesizer import Synthesizer, SynthesizerOutput
 from saccade.runs.load import load_run as load
 from saccade.serving.models import load_runs
 from saccade.tasks.speak.loss import guided_loss
@@ -89,7 +89,7 @@ class ReadsRightly(torch.nn.Module):
         super().__init__()
         self.network, self.sizes, self.own = network, network.sizes, own
 
-    def forward(self, ids_BS: torch.Tensor, length_B: torch.Tensor, frame_BTF: torch.Tensor) -> Spoken:
+    def forward(self, ids_BS: torch.Tensor, length_B: torch.Tensor, frame_BTF: torch.Tensor) -> SynthesizerOutput:
         spoken = self.network(ids_BS, length_B, frame_BTF)
         weight_BLS = torch.zeros_like(spoken.weight_BLS)
         for row, weight_LS in enumerate(weight_BLS):

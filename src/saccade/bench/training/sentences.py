@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.batches import collate_pairs
-from saccade.data.store import Ragged, RaggedWriter, Store
+from saccade.data.store import RaggedArray, RaggedWriter, Store
 from saccade.data.text.tokenizer import PAD, SPECIAL
 from saccade.errors import UserError
 
@@ -54,7 +54,7 @@ class TrainingText:
             with RaggedWriter(folder, name) as writer:
                 for row in np.split(ids, np.cumsum(lengths)[:-1]):
                     writer.add(row[1:])  # </s> comes with the batch
-        source, target = (Ragged.open(folder, name) for name in SIDES)
+        source, target = (RaggedArray.open(folder, name) for name in SIDES)
         return Store(source, target, np.zeros(len(source), np.uint64), {}, {}, self.name)
 
 

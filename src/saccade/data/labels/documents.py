@@ -22,7 +22,7 @@ WHOLE = 1 << 30  # bytes: a sentence is cut by its tokens
 
 
 class ReadingLimits(NamedTuple):
-    """How much of a text is read: the texts before it in its dialogue, its tokens, or its sentences and their tokens.
+    """Limits of a text: the texts before it in its dialogue, its tokens, or its sentences and their tokens.
 
     With `max_sentences`, a text is a document.
     """

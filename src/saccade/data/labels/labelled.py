@@ -60,7 +60,7 @@ class LabelColumns(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """How a text is written before it is tokenised."""
+    """Changes to a text before it is tokenised."""
 
     lowercase: bool = False
     split_punctuation: bool = False

@@ -111,7 +111,7 @@ class CaptionReader:
 
     @property
     def clip(self) -> ClipSize | None:
-        """How clips are read; None: it reads none."""
+        """Return the size of clips; None if it reads none."""
         return None if self.side is None or self.frames is None else ClipSize(self.side, self.frames)
 
     def read(self, captions: str, source: str, spans: str | None = None, *, field: str = "data") -> CaptionSet:

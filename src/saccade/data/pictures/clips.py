@@ -29,7 +29,7 @@ class WordFrames(NamedTuple):
 
 
 class ClipSize(NamedTuple):
-    """How clips are read: the side that frames are scaled to, and how many frames there may be."""
+    """The size of clips: the side that frames are scaled to, and the most frames."""
 
     side: int
     frames: int

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.sound.mel import ENDINGS, Mel, join_frames, parse_source, read_frames
-from saccade.data.store import Ragged, RaggedWriter, content_hash, make_once
+from saccade.data.store import RaggedArray, RaggedWriter, content_hash, make_once
 from saccade.errors import UserError
 
 FORMAT = 1  # raise it, and every store is made again
@@ -26,7 +26,7 @@ class Recordings:
     """Frames of files. A source is a row of references to them: a file's number, or -n for n silent frames."""
 
     mel: Mel
-    frames: Ragged
+    frames: RaggedArray
     number_of: dict[str, int]  # by the names that sources use
     key: str  # a hash of everything it was made from
 
@@ -42,7 +42,7 @@ class Recordings:
         """Return the number of frames of a source."""
         return sum(len(self.frames[number]) if number >= 0 else -number for number in references)
 
-    def all_lengths(self, sources: Ragged) -> NDArray[np.int64]:
+    def all_lengths(self, sources: RaggedArray) -> NDArray[np.int64]:
         """Return the number of frames of every source of a store."""
         each = np.where(sources.steps < 0, -sources.steps, self.frames.lengths[np.maximum(sources.steps, 0)])
         return np.diff(np.concatenate([[0], np.cumsum(each)])[sources.offsets])
@@ -68,7 +68,7 @@ def prepare_recordings(root: Path, files: Mapping[str, Path], mel: Mel) -> Recor
                 writer.add(read_frames(path, mel))
         (draft / "meta.json").write_text(json.dumps({"num_files": len(files)}), "utf-8")
 
-    frames = Ragged.open(make_once(root, key, write), "frames", np.float16, mel.num_mels)
+    frames = RaggedArray.open(make_once(root, key, write), "frames", np.float16, mel.num_mels)
     return Recordings(mel, frames, {name: number for number, name in enumerate(files)}, key)
 
 

@@ -142,7 +142,7 @@ class SpeechSet:
 
 
 def pad_ids(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Pad ids with 0."""
+    """Pad rows of ids with 0 on the right; return them [B, S], and their lengths [B]."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows]), torch.tensor([*map(len, rows)])
 

@@ -105,7 +105,7 @@ def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
 
 
 class SpanScore(NamedTuple):
-    """How many spans are gold, were found, and were found right: with the same first and last token and kind."""
+    """Numbers of spans that are gold, were found, and were found right: with the same first and last token and kind."""
 
     num_gold: int
     num_found: int

@@ -11,7 +11,7 @@ from saccade.data.text.tokenizer import UNKNOWN, Tokenizer, Vocabulary
 
 
 @final
-class Beside:
+class ExtendedVocabulary:
     """A vocabulary, and beside it the symbols of one text that it doesn't know: the k-th of these has the id V + k."""
 
     def __init__(self, vocabulary: Vocabulary, text: str) -> None:
@@ -44,14 +44,14 @@ class Beside:
         self._vocabulary.save(path)
 
 
-def beside(tokenizer: Tokenizer, text: str) -> Tokenizer:
+def extend_tokenizer(tokenizer: Tokenizer, text: str) -> Tokenizer:
     """Return a tokenizer that also knows the unknown words, or characters, of a text; pieces spell them all already."""
-    return Beside(tokenizer, text) if isinstance(tokenizer, Vocabulary) else tokenizer
+    return ExtendedVocabulary(tokenizer, text) if isinstance(tokenizer, Vocabulary) else tokenizer
 
 
 def encode_beside(tokenizer: Tokenizer, pair: Pair) -> tuple[list[int], list[int]]:
     """Return the ids of both sides, where unknown words of the source have ids of their own."""
-    own = beside(tokenizer, pair.source)
+    own = extend_tokenizer(tokenizer, pair.source)
     return own.encode(pair.source), own.encode(pair.target)
 
 

@@ -40,7 +40,7 @@ class Pair(NamedTuple):
     target: str
 
 
-def header_found(place: str, first: Pair, hint: str = "") -> UserError:
+def header_error(place: str, first: Pair, hint: str = "") -> UserError:
     """Return the error for a first pair that is the names of its columns, with what else helps."""
     said = f"{first.source!r} and {first.target!r} look like a header, not like a pair"
     return UserError(f"{place}: {said}; remove the line{hint}")
@@ -53,7 +53,7 @@ def _name_columns(first: Pair) -> str:
 @final
 @dataclass(frozen=True)
 class PairColumns:
-    """Which columns of a file hold the sides of a pair.
+    """The columns of a file that hold the sides of a pair.
 
     If they are not `given`, they are called source and target, or by the codes of the `languages`; a TSV or CSV file
     without these names in its first line has no header, and two columns. Several columns of a side are joined by
@@ -138,7 +138,7 @@ class Corpus:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
         if is_header(first) and file_kind(self.sides()[0][0]) != ".jsonl":
             hint = _name_columns(first) if self.target is None else " from both files"
-            raise header_found(replace(self, part=None).place(0, 0), first, hint)
+            raise header_error(replace(self, part=None).place(0, 0), first, hint)
         yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:
@@ -290,7 +290,7 @@ def _side_of(path: Path, row: TableRow, side: Literal["source", "target"]) -> st
     """Return one side of a row, cleaned; a first line of names is refused, as in training."""
     source, target = (clean(row.texts.get(name, "")) for name in NAMES)
     if row.line == 1 and is_header(pair := Pair(source, target)) and file_kind(path) != ".jsonl":
-        raise header_found(f"{path}:1", pair, _name_columns(pair))
+        raise header_error(f"{path}:1", pair, _name_columns(pair))
     return source if side == "source" else target
 
 

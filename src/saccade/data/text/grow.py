@@ -22,14 +22,14 @@ FEWEST = 2  # times that texts must have what becomes a token
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
-class Grown(NamedTuple):
+class GrownTokenizer(NamedTuple):
     """A tokenizer with new tokens behind its own, and the old ids that each of them is made of."""
 
     tokenizer: SentencePiece | Vocabulary
     parts: list[list[int]]
 
 
-def grow(tokenizer: SentencePiece | Vocabulary, texts: Iterable[str], count: int) -> Grown:
+def grow(tokenizer: SentencePiece | Vocabulary, texts: Iterable[str], count: int) -> GrownTokenizer:
     """Add the `count` tokens that shorten texts most, or all that they have twice or more."""
     if isinstance(tokenizer, Vocabulary):
         return _grow_vocabulary(tokenizer, texts, count)
@@ -39,7 +39,7 @@ def grow(tokenizer: SentencePiece | Vocabulary, texts: Iterable[str], count: int
     return growth.result()
 
 
-def _grow_vocabulary(tokenizer: Vocabulary, texts: Iterable[str], count: int) -> Grown:
+def _grow_vocabulary(tokenizer: Vocabulary, texts: Iterable[str], count: int) -> GrownTokenizer:
     """Add the most frequent symbols, which were <unk>."""
     counts = Counter[str]()
     for text in texts:
@@ -47,7 +47,7 @@ def _grow_vocabulary(tokenizer: Vocabulary, texts: Iterable[str], count: int) ->
     known = set(tokenizer.symbols)
     often = [symbol for symbol in counts if counts[symbol] >= FEWEST and symbol not in known]
     new = sorted(often, key=lambda symbol: (-counts[symbol], symbol))[:count]
-    return Grown(Vocabulary([*tokenizer.symbols, *new], tokenizer.kind), [[UNKNOWN] for _ in new])
+    return GrownTokenizer(Vocabulary([*tokenizer.symbols, *new], tokenizer.kind), [[UNKNOWN] for _ in new])
 
 
 @final
@@ -133,10 +133,10 @@ class _Growth:
             if self.gains[piece] >= FEWEST:
                 heapq.heappush(self.heap, (-self.gains[piece], piece))
 
-    def result(self) -> Grown:
+    def result(self) -> GrownTokenizer:
         """Return the tokenizer with what was added: fields of a protocol buffer that come again are added to a list."""
         added = b"".join(_message(piece, score) for piece, score in self.new.items())
-        return Grown(SentencePiece(self.tokenizer.model + added), [self.parts[piece] for piece in self.new])
+        return GrownTokenizer(SentencePiece(self.tokenizer.model + added), [self.parts[piece] for piece in self.new])
 
 
 def _kind(sign: str) -> int:

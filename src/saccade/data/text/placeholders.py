@@ -41,7 +41,7 @@ class Placeholder(NamedTuple):
     is_tag: bool
 
 
-class Stripped(NamedTuple):
+class StrippedText(NamedTuple):
     """A text without its placeholders."""
 
     text: str
@@ -53,7 +53,7 @@ def find_placeholders(text: str) -> Counter[str]:
     return Counter(text[start:stop] for start, stop, _ in _find(text))
 
 
-def take_out(text: str) -> Stripped:
+def take_out(text: str) -> StrippedText:
     """Take the placeholders out of a text, with what is written together with them."""
     rest, found, at = "", list[Placeholder](), 0
     for start, stop, is_tag in _join(text, list(_find(text))):
@@ -61,7 +61,7 @@ def take_out(text: str) -> Stripped:
         before, after = text[:start][-1:].strip(), text[stop : stop + 1].strip()
         found.append(Placeholder(text[start:stop], len(rest.rstrip()), before, after, is_tag))
         at = stop
-    return Stripped(_add(rest, text[at:]).strip(), tuple(found))
+    return StrippedText(_add(rest, text[at:]).strip(), tuple(found))
 
 
 def _add(before: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Which kind of tokenizer suits the texts of two sides, and how many tokens suit an amount of text."""
+"""The choice of a kind of tokenizer for the texts of two sides, and of a number of tokens for an amount of text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEW_SYMBOLS, OFTEN = 100, 10  # different words of all texts together, and how o
 
 
 class SideFacts(NamedTuple):
-    """What the texts of a side are made of."""
+    """Statistics of the texts of a side."""
 
     num_texts: int
     usual_words: float  # of a text: the median
@@ -35,17 +35,17 @@ class SideFacts(NamedTuple):
 
     @property
     def has_new_words(self) -> bool:
-        """Whether there is a new word in every second text."""
+        """Return True if there is a new word in every second text."""
         return self.num_texts >= ENOUGH and 2 * self.num_different >= self.num_texts
 
     @property
     def is_spelt(self) -> bool:
-        """Whether texts are words of an open list: names, or words to pronounce or to inflect."""
+        """Return True if texts are words of an open list: names, or words to pronounce or to inflect."""
         return self.has_new_words and self.usual_words <= 2
 
     @property
     def is_closed(self) -> bool:
-        """Whether all texts are made of few words, each used often: phones, actions, tags."""
+        """Return True if all texts are made of few words, each used often: phones, actions, tags."""
         return 0 < self.num_different <= FEW_SYMBOLS and self.num_words >= OFTEN * self.num_different
 
     @property

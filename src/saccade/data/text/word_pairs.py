@@ -1,4 +1,4 @@
-"""Which words of a corpus translate each other: IBM model 1 in both directions (Brown 1993, section 4.2)."""
+"""Words of a corpus that translate each other, by IBM model 1 in both directions (Brown 1993, section 4.2)."""
 
 from __future__ import annotations
 

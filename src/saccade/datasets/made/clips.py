@@ -42,7 +42,7 @@ Numbers = NDArray[np.float64]
 
 
 class Act(NamedTuple):
-    """What happens to a thing, and the first and the last frame in which one sees it."""
+    """An action on a thing, and the first and the last frame in which one sees it."""
 
     thing: int
     verb: str

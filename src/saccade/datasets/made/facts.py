@@ -36,7 +36,7 @@ COLOURS = ("black", "blue", "green", "red", "white", "yellow")
 
 
 class Fact(NamedTuple):
-    """What may be told of a person, and the questions that it answers: each with the field that the answer is."""
+    """A fact about a person, and the questions that it answers: each with the field that the answer is."""
 
     sentences: tuple[str, ...]
     questions: tuple[tuple[str, str], ...]

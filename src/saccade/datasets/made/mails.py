@@ -32,7 +32,7 @@ CLOSINGS = ("Best , {}", "Thanks , {}", "Kind regards , {}", "Yours , {}")
 
 
 class MailTopic(NamedTuple):
-    """What mails are written about: sentences that tell of it, and its subject line."""
+    """A topic of mails: sentences about it, and its subject line."""
 
     sentences: tuple[str, ...]
     subject: str

@@ -16,7 +16,7 @@ def draw_name(dice: random.Random) -> str:
 
 
 def draw_names(dice: random.Random, count: int) -> list[str]:
-    """Draw different names."""
+    """Draw `count` names, no two the same."""
     found = dict[str, None]()
     while len(found) < count:
         found[draw_name(dice)] = None

@@ -35,7 +35,7 @@ class Stay(NamedTuple):
 
 @final
 class World:
-    """Who is where and what is where, while a story is told."""
+    """The places of people and things while a story is told."""
 
     def __init__(self, dice: random.Random, people: list[str], things: list[str]) -> None:
         self.dice, self.people = dice, people

@@ -22,7 +22,7 @@ from saccade.export.native.library import OpenedModel, choose_kernels, load_libr
 from saccade.export.native.pack import PANEL, refuse
 from saccade.inspection.record import find_attention
 from saccade.layers.crf import LinearChain
-from saccade.models.text_encoder import Encoded, RecurrentTextEncoder, TransformerTextEncoder, last_steps
+from saccade.models.text_encoder import RecurrentTextEncoder, TextEncoderOutput, TransformerTextEncoder, last_steps
 
 Encoder = RecurrentTextEncoder | TransformerTextEncoder
 
@@ -62,17 +62,17 @@ class NativeReader(nn.Module):
             return self.encoder.layers.layers.cells.input_size
         return self.encoder.project.in_features if isinstance(self.encoder.project, nn.Linear) else self.width
 
-    def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
+    def forward(self, x_BSD: Tensor, length_B: Tensor) -> TextEncoderOutput:
         """Return the vectors of all steps, zeros behind the length, and one of each text."""
         if not self._can_read(x_BSD, length_B):
-            found: Encoded = self.encoder(x_BSD, length_B)
+            found: TextEncoderOutput = self.encoder(x_BSD, length_B)
             return found
         real_BS = torch.arange(x_BSD.shape[1]) < length_B[:, None]
         out_ND, last_BD = self._read(x_BSD[real_BS], length_B)
         memory_BSD = x_BSD.new_zeros(*real_BS.shape, self.width)
         memory_BSD[real_BS] = out_ND
         is_recurrent = isinstance(self.encoder, RecurrentTextEncoder)
-        return Encoded(memory_BSD, last_BD if is_recurrent else last_steps(memory_BSD, length_B))
+        return TextEncoderOutput(memory_BSD, last_BD if is_recurrent else last_steps(memory_BSD, length_B))
 
     def _can_read(self, x_BSD: Tensor, length_B: Tensor) -> bool:
         is_plain = x_BSD.dtype == torch.float32 and x_BSD.device.type == "cpu" and not torch.is_grad_enabled()

@@ -1,4 +1,4 @@
-"""What an RNN adds to its output from its last states: attention to them, or parts of them (Daniluk 2017).
+"""Additions to an RNN's output from its last states: attention to them, or parts of them (Daniluk 2017).
 
 Each has a `width`, that of its outputs, and a `span`, the number of states before a step that it sees. It is called as
 lookback(h_BTD, past) -> (output [B, T, width], the past of the steps that follow).

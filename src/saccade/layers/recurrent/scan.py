@@ -23,7 +23,7 @@ FLAGS = 8  # columns, so that rows stay aligned
 
 
 class CellDropout(NamedTuple):
-    """What is dropped as cells learn, besides entries between layers."""
+    """Dropout inside an RNN's cells, besides that of entries between layers."""
 
     is_variational: bool = False  # between layers, the same columns at all steps
     weights: float = 0.0  # a share of the weights from state to state, once for all steps (Merity 2018, section 2)

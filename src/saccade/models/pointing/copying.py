@@ -22,8 +22,8 @@ from saccade.ops.precision import widen
 NEVER = -1e4  # the logarithm of what isn't there, whose gradient is a number still
 
 
-class Pointed(NamedTuple):
-    """What writes the words of some steps: vectors for those of the vocabulary, weights for those of the source.
+class CopyInputs(NamedTuple):
+    """Inputs of a copying output layer for some steps: vectors for the vocabulary, weights for the words of the source.
 
     `gate_BT` is the logit of g.
     """
@@ -101,17 +101,17 @@ class CopyingModel(nn.Module):
     def logits(self, vectors: Tensor) -> Tensor:
         return vectors  # they are log-probabilities already
 
-    def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Pointed:
+    def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> CopyInputs:
         """Read a whole target (teacher forcing)."""
         return self.point(self.start(source_BS, source_length_B), read_BT)[0]
 
-    def point(self, state: CopyState, read_BT: Tensor) -> tuple[Pointed, CopyState]:
+    def point(self, state: CopyState, read_BT: Tensor) -> tuple[CopyInputs, CopyState]:
         """Read some ids; return what writes the words after them, and the state."""
         vectors_BTD, below = self._below.advance(state.below, self._known(read_BT, self.target))
         context_BTD, weight_BTS = self._point(vectors_BTD, state)
         gate_BT = self.gate(torch.cat([vectors_BTD, context_BTD], -1)).squeeze(-1)
         covered_BS = state.covered_BS + weight_BTS.sum(1)
-        found = Pointed(vectors_BTD + context_BTD, gate_BT, weight_BTS)
+        found = CopyInputs(vectors_BTD + context_BTD, gate_BT, weight_BTS)
         return found, state._replace(below=below, covered_BS=covered_BS)
 
     def _point(self, vectors_BTD: Tensor, state: CopyState) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class CopyingModel(nn.Module):
         return cast(EncoderDecoder, self.below)
 
 
-def mix(logits_BTV: Tensor, found: Pointed, source_BS: Tensor) -> Tensor:
+def mix(logits_BTV: Tensor, found: CopyInputs, source_BS: Tensor) -> Tensor:
     """Return log (g p_word + (1 - g) a) of every id, [B, T, V + S]: a source has no more unknown words than places."""
     size, more = logits_BTV.shape[-1], source_BS.shape[1]
     gate_BT1 = widen(found.gate_BT).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Whether Triton can run here: on a CUDA device; on CPU tensors only in its interpreter, for tests of kernels.
+"""Checks whether Triton can run: on a CUDA device; on CPU tensors only in its interpreter, for tests of kernels.
 
 Where the package `triton` is missing, torch's operators compute everything.
 """

@@ -18,7 +18,7 @@ from saccade.ops.kernels.availability import num_multiprocessors
 
 
 class ColumnBlocks(NamedTuple):
-    """How the work is cut: a program's tile, its warps, programs for each multiprocessor, loads ahead."""
+    """Tuning of a launch: a program's tile, its warps, programs for each multiprocessor, loads ahead."""
 
     rows: int
     columns: int

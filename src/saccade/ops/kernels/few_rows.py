@@ -14,13 +14,13 @@ from torch import Tensor
 
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
-from saccade.ops.lazy_norm import Normed, Rows, tensor_of
+from saccade.ops.lazy_norm import LazyNorm, Rows, tensor_of
 
 NUMBERS = 2048  # weights of a warp
 
 
 class Tile(NamedTuple):
-    """What a program computes, and with how many warps."""
+    """Tuning of a launch: rows and outputs of a program, and its warps."""
 
     rows: int
     outputs: int
@@ -36,7 +36,7 @@ def tile_for(num_rows: int, padded: int) -> Tile:
 
 def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
     """Compute x Wᵀ + b, or its relu, [..., F] in the rows' dtype. F: outputs of the layer."""
-    normed, x = rows if isinstance(rows, Normed) else None, tensor_of(rows).contiguous()
+    normed, x = rows if isinstance(rows, LazyNorm) else None, tensor_of(rows).contiguous()
     branch = None if normed is None or normed.branch is None else normed.branch.contiguous()
     (num_outputs, width), weight = weight.shape, weight.contiguous()
     num_rows, padded = x.numel() // width, max(32, triton.next_power_of_2(width))

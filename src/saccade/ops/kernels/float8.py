@@ -18,7 +18,7 @@ TILE = 16  # rows of the turned matrix begin at so many bytes
 
 
 class Float8Blocks(NamedTuple):
-    """How the work is cut: a program's tile, its warps; where entries are only read, how many at once, and programs."""
+    """Tuning of a launch: a program's tile, its warps; where entries are only read, how many at once, and programs."""
 
     rows: int = 64
     columns: int = 64

@@ -22,7 +22,7 @@ ALIGNMENT = 16  # bytes, of what is copied and of each of its rows
 
 
 class ProductBlocks(NamedTuple):
-    """How the work is cut: a program's tile, terms of its sums at a time, tiles below each other at once, its warps."""
+    """Tuning of a launch: a program's tile, terms of its sums at a time, tiles below each other at once, its warps."""
 
     rows: int
     columns: int

@@ -63,7 +63,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _Launch(ctypes.Structure):
-    """CUlaunchConfig."""
+    """CUlaunchConfig of CUDA's driver API."""
 
     _fields_ = [
         ("sizes", ctypes.c_uint * 7),  # grid, block, bytes of shared memory

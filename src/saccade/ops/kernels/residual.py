@@ -26,7 +26,7 @@ LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator 
 
 
 class ResidualBlocks(NamedTuple):
-    """How the work is cut: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
+    """Tuning of a launch: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
 
     rows: int
     warps: int

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
-from saccade.data.text.beside import beside, encode_beside, forget_absent
+from saccade.data.text.beside import encode_beside, extend_tokenizer, forget_absent
 from saccade.data.text.corpus import (
     BY_NAME,
     Corpus,
@@ -49,7 +49,7 @@ from saccade.inspection.insight import Head, Insight, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.models.pointing.copying import CopyingModel, Pointed
+from saccade.models.pointing.copying import CopyingModel, CopyInputs
 from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.insisted import InsistedCounts
@@ -294,7 +294,7 @@ class Translator(Predictor):
 
     def output_tokenizer(self, text: str) -> Tokenizer:
         """Return the tokenizer of what is written for a text."""
-        return beside(self.target, text) if self.copies else self.target
+        return extend_tokenizer(self.target, text) if self.copies else self.target
 
     def encode_pair(self, pair: Pair) -> tuple[list[int], list[int]]:
         """Return the ids of both sides, as in training."""
@@ -493,7 +493,7 @@ class Translator(Predictor):
         return decoder_input(ids).to(self._device)
 
     def with_copies(
-        self, result: TranslationResult, found: Hypothesis, pointed: Pointed, row: int, source_S: Tensor
+        self, result: TranslationResult, found: Hypothesis, pointed: CopyInputs, row: int, source_S: Tensor
     ) -> TranslationResult:
         """Return a result that tells how each of its pieces came about."""
         ids = [*found.ids, END][: len(found.log_probabilities)]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from saccade.config.base import SideName, SideTokenizer, TokenizerSection
 from saccade.data.text.corpus import Pair
-from saccade.data.text.grow import Grown
+from saccade.data.text.grow import GrownTokenizer
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     AnyTokenizer,
@@ -145,7 +145,9 @@ def _grow_both(config: TranslateConfig, folder: Path, console: Console) -> Token
     return grown[0].tokenizer, grown[1].tokenizer
 
 
-def _grow(config: TranslateConfig, old: AnyTokenizer, console: Console, sides: tuple[int, ...], what: str) -> Grown:
+def _grow(
+    config: TranslateConfig, old: AnyTokenizer, console: Console, sides: tuple[int, ...], what: str
+) -> GrownTokenizer:
     """Grow a tokenizer by what the texts of these sides have often."""
     texts = _sample(config, console, sides, what, new=True).texts
     return grow_tokenizer(old, texts, config.tokenizer.grow, what, console)

@@ -33,7 +33,7 @@ from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import Record, find_attention, recording
-from saccade.models.continued import Continued
+from saccade.models.continued import ContinuedWriter
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
 from saccade.tasks.texts import LongTextWarning, pair_texts
 from saccade.tasks.write.config import Network
@@ -183,7 +183,7 @@ class Writer(Predictor):
         return [START, *self.tokenizer.encode(clean(prompt) if self.documents == "lines" else tidy(prompt))]
 
     def _stepper(self) -> Stepper:
-        steppers = [Continued(network) for network in self.networks]
+        steppers = [ContinuedWriter(network) for network in self.networks]
         return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
 
     def _write(self, prompts: list[str], number: int, way: Way, *, attention: bool) -> list[list[Writing]]:

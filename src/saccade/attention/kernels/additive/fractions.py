@@ -108,8 +108,8 @@ class RawTerms(NamedTuple):
         return _Scores(*(pointer(x) for x in (*self, *made_or_none)), num_queries, num_keys, width, self.padded)
 
 
-class Prepared(NamedTuple):
-    """What one call's kernels share, [B, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
+class PreparedInputs(NamedTuple):
+    """Inputs shared by a call's kernels, [B, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
 
     query: Tensor
     key: Tensor
@@ -126,13 +126,13 @@ class Prepared(NamedTuple):
         """The terms that it was made of."""
         return RawTerms(self.query, self.key, self.v)
 
-    def part(self, count: slice, steps: slice) -> Prepared:
+    def part(self, count: slice, steps: slice) -> PreparedInputs:
         """Return some batch entries, or some queries (whole blocks of them) of one."""
         blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
         cuts = (steps, None, None, steps, None, None, None, blocks, None)
         parts = [tensor[count] if cut is None else tensor[count, cut] for tensor, cut in zip(self, cuts, strict=True)]
         assert all(part.is_contiguous() for part in parts)
-        return Prepared(*parts)
+        return PreparedInputs(*parts)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -144,13 +144,13 @@ class Prepared(NamedTuple):
         return self.raw.scores(*self[3:])
 
 
-def prepare(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
+def prepare(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor, *, beyond: Beyond | None = None) -> PreparedInputs:
     """Compute the exponentials of queries and keys, with v in the queries', and bounds on their products."""
     (count, num_queries, width), num_keys = query_BTA.shape, key_BSA.shape[1]
     padded = -(-width // 4) * 4
     query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
     make = v_BA.new_empty
-    made = Prepared(
+    made = PreparedInputs(
         query_BTA,
         key_BSA,
         v_BA,
@@ -170,7 +170,7 @@ def prepare(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor, *, beyond: Beyond 
     return made
 
 
-def scores(prepared: Prepared) -> Tensor:
+def scores(prepared: PreparedInputs) -> Tensor:
     """Compute e_ts = v·tanh(q_t + k_s), [B, T, S] in float32."""
     count, num_queries, num_keys = prepared.sizes
     score_BTS = prepared.v.new_empty(prepared.sizes)
@@ -208,7 +208,7 @@ def tiling_to_attend_raw(query_BTA: Tensor, key_BSA: Tensor, value_BSD: Tensor) 
 
 
 def attend(
-    prepared: Prepared | RawTerms,
+    prepared: PreparedInputs | RawTerms,
     value_BSD: Tensor,
     scope: Scope,
     dropout: Dropout,
@@ -250,7 +250,7 @@ def attend_prepared_or_raw(
 ) -> tuple[Tensor, Tensor]:
     """Attend from raw or prepared terms, whichever is quicker."""
     count, num_queries, _ = raw.sizes
-    prepared: RawTerms | Prepared = raw
+    prepared: RawTerms | PreparedInputs = raw
     tiling = tiling_to_attend_raw(raw.query, raw.key, value_BSD)
     if tiling is None:
         prepared = prepare(*raw, beyond=beyond)

@@ -17,7 +17,7 @@ from torch.autograd.function import FunctionCtx
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import fractions as cuda
 from saccade.attention.kernels.additive.gradient import gradients
-from saccade.attention.kernels.additive.scope import NO_OPTION_GRADIENTS, AdditiveInputs, Masked, scope_of
+from saccade.attention.kernels.additive.scope import NO_OPTION_GRADIENTS, AdditiveInputs, ScopePart, scope_of
 from saccade.attention.kernels.additive.weights import (
     gradient_shapes,
     kept_attention,
@@ -136,7 +136,7 @@ def additive_attention_backward(grad_BTD: Tensor, given: AdditiveInputs) -> tupl
         of_query, of_key, of_value = wide
         of_v = torch.zeros_like(v_BA)
         for count, steps in parts(*prepared.sizes):
-            masked = Masked(given.scope, given.dropout, count.start, steps.start)
+            masked = ScopePart(given.scope, given.dropout, count.start, steps.start)
             part, grad, values = prepared.part(count, steps), grad_BTD[count, steps], value_BSD[count]
             score = cuda.scores(part)
             g = wide_product(grad, values.mT)

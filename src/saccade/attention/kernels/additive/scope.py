@@ -1,4 +1,4 @@
-"""Which queries and keys meet and which weights are dropped, as kernels in CUDA C++ read it."""
+"""The pairs of queries and keys that meet, and dropout of weights, as kernels in CUDA C++ read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNBOUNDED = 1 << 30
 
 
 class Allowed(ctypes.Structure):
-    """Which pairs may meet, in C++."""
+    """The pairs that may meet, as a C++ struct."""
 
     _fields_ = [
         ("bytes", ctypes.c_void_p),
@@ -24,13 +24,13 @@ class Allowed(ctypes.Structure):
 
 
 class Drawing(ctypes.Structure):
-    """Which weights are dropped, in C++."""
+    """The dropout of weights, as a C++ struct."""
 
     _fields_ = [("seed", ctypes.c_void_p), ("threshold", ctypes.c_uint32), ("kept", ctypes.c_float)]
 
 
 class Scope(NamedTuple):
-    """Which keys a query may see: low <= s - t <= high, and booleans [B / inner or 1, inner or 1, T or 1, S or 1]."""
+    """The keys a query may see: low <= s - t <= high, and booleans [B / inner or 1, inner or 1, T or 1, S or 1]."""
 
     low: int | None = None
     high: int | None = None
@@ -95,19 +95,19 @@ class AdditiveInputs(NamedTuple):
 
     @property
     def scope(self) -> Scope:
-        """Which keys each query may see."""
+        """Return the keys that each query may see."""
         return Scope(self.low, self.high, self.mask, self.inner)
 
     @property
     def dropout(self) -> Dropout:
-        """Which weights are left out."""
+        """Return the dropout of weights."""
         return Dropout(self.share, self.seed)
 
 
 NO_OPTION_GRADIENTS = (None,) * (len(AdditiveInputs._fields) - 4)  # for all but query, key, v and value
 
 
-class Masked(NamedTuple):
+class ScopePart(NamedTuple):
     """The scope and dropout of a part of the pairs, which begins at a batch entry and a query."""
 
     scope: Scope

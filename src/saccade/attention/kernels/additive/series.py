@@ -16,7 +16,7 @@ from torch import Tensor
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import fractions as cuda
 from saccade.attention.kernels.additive import fused, sources
-from saccade.attention.kernels.additive.scope import AdditiveInputs, Masked
+from saccade.attention.kernels.additive.scope import AdditiveInputs, ScopePart
 from saccade.attention.kernels.additive.weights import wide_product
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.nvrtc import pointer
@@ -78,7 +78,7 @@ def additive_series(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
     log_sum = v_BA.new_empty(count, num_queries)
     for part, steps in fused.parts(count, num_queries, key_BSA.shape[1]):
         score = wide_product(made.query[part, steps], made.key[part].mT)
-        masked = Masked(given.scope, given.dropout, part.start, steps.start)
+        masked = ScopePart(given.scope, given.dropout, part.start, steps.start)
         weight = _weights(score, log_sum[part, steps], masked, value_BSD.dtype)
         torch.bmm(weight, value_BSD[part], out=output[part, steps])
     raw, beyond = cuda.RawTerms(query_BTA, key_BSA, v_BA), cuda.Beyond(made.range_B2, RANGE)
@@ -89,7 +89,7 @@ def additive_series(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
 additive_series.register_autograd(fused.differentiate, setup_context=fused.keep)
 
 
-def _weights(score_BTS: Tensor, log_sum_BT: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
+def _weights(score_BTS: Tensor, log_sum_BT: Tensor, masked: ScopePart, dtype: torch.dtype) -> Tensor:
     count, num_queries, num_keys = score_BTS.shape
     weight = score_BTS.new_empty(score_BTS.shape, dtype=dtype)
     structs = [masked.scope.struct(), masked.dropout.struct()]

@@ -159,7 +159,7 @@ def at_once(call: Call) -> Attended:
 
 
 class _Plan(NamedTuple):
-    """How a step is launched: blocks of an entry, as a cluster or not, and the threads that share a key."""
+    """Launch settings of a step: blocks of an entry, as a cluster or not, and the threads that share a key."""
 
     kernel: str
     grid: tuple[int, int, int]

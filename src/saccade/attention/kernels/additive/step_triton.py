@@ -19,7 +19,7 @@ from saccade.attention.kernels.additive.step import AdditiveStepInputs, Additive
 
 
 class StepSizes(NamedTuple):
-    """What a kernel is compiled for."""
+    """Compile-time constants of the step kernel."""
 
     width: int
     value_width: int
@@ -31,7 +31,7 @@ class StepSizes(NamedTuple):
 
 
 class StepBlocks(NamedTuple):
-    """How the work is cut: elements of keys that a program has at a time, its warps, and loads ahead."""
+    """Tuning of a launch: elements of keys that a program has at a time, its warps, and loads ahead."""
 
     tile: int
     warps: int

@@ -15,7 +15,7 @@ from torch.autograd.function import FunctionCtx
 from saccade.attention.kernels.additive import fractions as cuda
 from saccade.attention.kernels.additive import sources
 from saccade.attention.kernels.additive.gradient import gradients
-from saccade.attention.kernels.additive.scope import NO_OPTION_GRADIENTS, AdditiveInputs, Dropout, Masked, Scope
+from saccade.attention.kernels.additive.scope import NO_OPTION_GRADIENTS, AdditiveInputs, Dropout, Scope, ScopePart
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.launch import fork_stream
 from saccade.ops.kernels.nvrtc import pointer
@@ -26,7 +26,7 @@ ROW_THREADS, HELD = 128, 8  # of a block there, and numbers of a thread
 ROW_LANES = (8, 32, ROW_THREADS)  # threads of a row: as few as hold it, else all
 
 
-def weights_and_gradient(score_BTS: Tensor, g_BTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
+def weights_and_gradient(score_BTS: Tensor, g_BTS: Tensor, masked: ScopePart, dtype: torch.dtype) -> Tensor:
     """Return the weights after dropout, in `dtype`; replace the weights' gradient in `g_BTS` by the scores'."""
     weight = score_BTS.new_empty(score_BTS.shape, dtype=dtype)
     structs = [masked.scope.struct(), masked.dropout.struct()]

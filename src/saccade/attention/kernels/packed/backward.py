@@ -44,7 +44,7 @@ def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBloc
 
 
 class Sums(NamedTuple):
-    """Where programs write the sums over rows of their tiles of query's and value's gradients, [slots, width]."""
+    """Buffers for the sums over rows of programs' tiles of query's and value's gradients, [slots, width]."""
 
     data: Tensor
     first: int  # the slot of the first program

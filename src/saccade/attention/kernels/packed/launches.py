@@ -1,4 +1,4 @@
-"""How the kernels of packed attention are launched: what they read, how the work is cut, which tiles a launch has.
+"""Launches of the kernels of packed attention: their arguments, the block sizes, the tiles of a launch.
 
 Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel, side by side (`tiles.py`).
 """
@@ -23,7 +23,7 @@ THRESHOLDS = 1 << 31
 
 
 class PackedBlocks(NamedTuple):
-    """How the work is cut: steps in a tile, warps of a program, registers a thread may take."""
+    """Tuning of a launch: steps in a tile, warps of a program, registers a thread may take."""
 
     steps: int
     warps: int
@@ -35,7 +35,7 @@ class PackedBlocks(NamedTuple):
 
 
 class PackedTile(NamedTuple):
-    """What a kernel is compiled for."""
+    """Compile-time constants of a kernel."""
 
     block: int  # steps in a tile
     skip: int  # no sentence up to this length has work here; 0: none that is longer than a tile has
@@ -62,7 +62,7 @@ class PackedTensor(NamedTuple):
 
 
 class Sentences(NamedTuple):
-    """Where the sentences of the queries' row and of the keys' row begin."""
+    """Starts of the sentences in the queries' row and in the keys' row."""
 
     query_start: Tensor
     key_start: Tensor | None  # None: queries and keys are one row
@@ -71,21 +71,21 @@ class Sentences(NamedTuple):
     num_keys: int
 
 
-class Dropping(NamedTuple):
-    """Which weights are dropped, and by how much the others grow."""
+class DropRule(NamedTuple):
+    """Dropout of weights: its seed, its threshold, and the factor by which the kept ones grow."""
 
     seed: Tensor | None
     threshold: int
     factor: float
 
     @staticmethod
-    def of(share: float, seed: Tensor | None) -> Dropping:
+    def of(share: float, seed: Tensor | None) -> DropRule:
         """Drop a share of the weights, as the seed says."""
-        return Dropping(seed, round(share * THRESHOLDS), 1 / (1 - share))
+        return DropRule(seed, round(share * THRESHOLDS), 1 / (1 - share))
 
 
 class Band(NamedTuple):
-    """Which keys a query may see: low <= s - t <= high, where there are such bounds."""
+    """The keys that a query may see: low <= s - t <= high, where there are such bounds."""
 
     low: int
     high: int
@@ -122,7 +122,7 @@ def launches(cuts: tuple[PackedBlocks, PackedBlocks], given: PackedInputs) -> li
     arguments = {
         "sentences": sentences,
         "band": Band(given.low or 0, given.high or 0, *(tl.constexpr(has) for has in bounds)),
-        "dropping": Dropping.of(given.dropout, given.seed),
+        "dropping": DropRule.of(given.dropout, given.seed),
         "scale": given.scale * TO_BITS,
     }
     for_short = {**arguments, **short.options(), "TILE": PackedTile(short.steps, 0, *sizes)}

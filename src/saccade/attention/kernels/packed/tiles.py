@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What the kernels of packed attention share: which tile is a program's, and how tiles are read, written and masked.
+"""Parts that the kernels of packed attention share: finding a program's tile; reading, writing and masking tiles.
 
 For sentences of up to 32 steps, the usual ones, a program has a sentence. The long are found without a list: the row is
 cut into windows of half a tile, and a program has the sentence in which its window ends; L steps, more than such a
@@ -37,7 +37,7 @@ def is_kept(seed, row, column, threshold):
 
 
 @triton.jit
-def begins(sentences, sentence):
+def read_starts(sentences, sentence):
     """Read the first query and the first key of a sentence."""
     query = tl.load(sentences.query_start + sentence).to(tl.int32)
     key = query
@@ -65,10 +65,10 @@ def find_tile(slot, sentences, TILE: tl.constexpr):
         low, high = 0, sentences.num_sentences + 1
         for _ in tl.static_range(HALVINGS):
             middle = (low + high) // 2
-            query, key = begins(sentences, middle)
+            query, key = read_starts(sentences, middle)
             is_before = along(sentences, query, key) <= window_end
             low, high = tl.where(is_before, middle, low), tl.where(is_before, high, middle)
-        query, key = begins(sentences, low)
+        query, key = read_starts(sentences, low)
         index = slot - along(sentences, query, key) // (TILE.block // 2)
     return low, index
 
@@ -78,8 +78,8 @@ def find_work(slot, sentences, TILE: tl.constexpr):
     """Find first and end of a program's queries and keys, its first step of both; is it padding, and has it work?"""
     sentence, index = find_tile(slot, sentences, TILE)
     is_padding = sentence == sentences.num_sentences
-    query_first, key_first = begins(sentences, sentence)
-    query_end, key_end = begins(sentences, tl.minimum(sentence + 1, sentences.num_sentences))
+    query_first, key_first = read_starts(sentences, sentence)
+    query_end, key_end = read_starts(sentences, tl.minimum(sentence + 1, sentences.num_sentences))
     query_end = tl.where(is_padding, sentences.num_queries, query_end)
     key_end = tl.where(is_padding, sentences.num_keys, key_end)
     longest = tl.maximum(query_end - query_first, key_end - key_first)

@@ -12,8 +12,8 @@ from saccade.attention.kernels.additive.scope import Scope
 from saccade.attention.masks.mask import Packing
 
 
-class Unpacked(NamedTuple):
-    """Where a row's tokens lie in [sentences, longest], and back; all of fixed size, so that it can be captured."""
+class UnpackedPlaces(NamedTuple):
+    """Places of a row's tokens in [sentences, longest], and back; all of fixed size, so that it can be captured."""
 
     packing: Packing
     num_queries: int
@@ -53,9 +53,9 @@ class Unpacked(NamedTuple):
         return chosen.unflatten(1, rows.shape).flatten(0, 1)
 
 
-def unpack(call: Call) -> Unpacked | None:
+def unpack(call: Call) -> UnpackedPlaces | None:
     """Unpack a call whose mask is packed sentences; None if it isn't, or if a band counts steps of the row."""
     packing = call.mask.packing
     if packing is None or (packing.query_start is not packing.key_start and call.mask.band != (None, None)):
         return None
-    return Unpacked(packing, call.num_queries)
+    return UnpackedPlaces(packing, call.num_queries)

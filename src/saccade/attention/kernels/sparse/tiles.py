@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What the kernels of streamed attention share: a call as they read it, and from scores to weights.
+"""Parts that the kernels of streamed attention share: a call's arguments, and the way from scores to weights.
 
 A row is known by two numbers: `top`, its best score in the normaliser's unit, and `edge`, what stands between that and
 the weights: with y = score - top - edge, softmax weighs 2 ** y (of scores in bits), sparsemax [y]+ and entmax15 [y]+²
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed.launches import TO_BITS, Dropping, padded_width, rows
+from saccade.attention.kernels.packed.launches import TO_BITS, DropRule, padded_width, rows
 from saccade.attention.kernels.packed.tiles import fetch, in_band, in_reach, is_kept, put
 from saccade.attention.kernels.sparse.op import SparseInputs
 
@@ -23,7 +23,7 @@ UNITS = {"softmax": TO_BITS, "sparsemax": 1.0, "entmax15": 0.5}
 
 
 class Tiles(NamedTuple):
-    """How the work is cut: queries and keys of a tile, warps of a program, blocks loaded ahead."""
+    """Tuning of a launch: queries and keys of a tile, warps of a program, blocks loaded ahead."""
 
     queries: int
     keys: int
@@ -60,7 +60,7 @@ class SparseTensor(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Which query may see which key: `Scope`, and local_p's centres [B, H, T]."""
+    """The keys that each query may see: `Scope`, and local_p's centres [B, H, T]."""
 
     num_heads: int
     num_queries: int
@@ -77,7 +77,7 @@ class Pairs(NamedTuple):
 
 
 class SparseRules(NamedTuple):
-    """What a kernel is compiled for."""
+    """Compile-time constants of a kernel."""
 
     kind: str
     has_low: bool
@@ -104,7 +104,7 @@ def options_of(given: SparseInputs) -> tuple[dict[str, object], SparseRules]:
     rules = SparseRules(given.kind, *has, masked, centre is not None, given.dropout > 0, repeats)
     arguments = {
         "scope": Pairs(*sizes, low or 0, high or 0, data, by_batch, by_head, by_step, by_key, centre, given.radius),
-        "dropping": Dropping.of(given.dropout, given.seed),
+        "dropping": DropRule.of(given.dropout, given.seed),
         "unit": given.scale * UNITS[given.kind],
     }
     return arguments, rules

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.inspection.insight import DECIMALS, TextSide
-from saccade.models.pointing.copying import Pointed
+from saccade.models.pointing.copying import CopyInputs
 
 
 class Copied(NamedTuple):
@@ -25,7 +25,9 @@ class Copied(NamedTuple):
         return {name: round(value, DECIMALS) for name, value in self._asdict().items()}
 
 
-def tell_copied(found: Pointed, row: int, ids: Sequence[int], source_S: Tensor, steps: Sequence[float]) -> list[Copied]:
+def tell_copied(
+    found: CopyInputs, row: int, ids: Sequence[int], source_S: Tensor, steps: Sequence[float]
+) -> list[Copied]:
     """Tell of each written id how it came about; `steps` are their log-probabilities."""
     weight_TS, gate_T = found.weight_BTS[row, : len(ids)].cpu(), found.gate_BT[row, : len(ids)].float().cpu()
     same_TS = torch.tensor(ids, dtype=torch.long)[:, None] == source_S.cpu()

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from saccade.data.batches import PairBatch
 from saccade.data.text.tokenizer import UNKNOWN
-from saccade.models.pointing.copying import NEVER, CopyingModel, Pointed
+from saccade.models.pointing.copying import NEVER, CopyingModel, CopyInputs
 from saccade.ops.kernels.availability import is_fused
 from saccade.training.losses import log_probabilities, read_output
 
@@ -30,7 +30,7 @@ def copy_loss(
     `smoothing` draws the words of the vocabulary towards uniform. `coverage` times the weight on places that had it
     before, sum_s min(a_ts, sum_{u<t} a_us), joins the loss (See 2017, equation 12).
     """
-    found: Pointed = network(batch.source_BS, batch.source_length_B, batch.read_BT)
+    found: CopyInputs = network(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=batch.write_BT.device) < batch.target_length_B[:, None]
     keeps_all = is_fused(found.vectors_BTD)  # to leave padding out, the device would have to be asked where it is
     real_N = real_BT.flatten() if keeps_all else real_BT.new_ones(()).expand(1)
@@ -46,7 +46,7 @@ def copy_loss(
     return loss, -likelihood.detach()
 
 
-def _log_p(below: nn.Module, batch: PairBatch, found: Pointed, rows: Rows) -> tuple[Tensor, Tensor]:
+def _log_p(below: nn.Module, batch: PairBatch, found: CopyInputs, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return log p of each target, [N], and the mean of log p_word over the vocabulary, [N]."""
     vectors_BTD, matrix_VD = read_output(below, found.vectors_BTD)
     same_BTS = batch.write_BT.unsqueeze(-1) == batch.source_BS.unsqueeze(1)

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
 
-from saccade.data.text.corpus import Pair, clean, header_found, read_raw_lines
+from saccade.data.text.corpus import Pair, clean, header_error, read_raw_lines
 from saccade.data.text.headers import is_header
 from saccade.data.text.placeholders import PLACEHOLDER
 from saccade.data.text.sentences import UNSPACED
@@ -128,7 +128,7 @@ def _read_rows(path: Path) -> Iterator[tuple[str, str, str]]:
                 f"{place}: the line has {len(fields) - 1} tabs; there must be one, between a source and a target"
             )
         if number == 1 and is_header(pair := Pair(clean(fields[0]), clean(fields[1]))):
-            raise header_found(place, pair)
+            raise header_error(place, pair)
         yield place, fields[0], fields[1]
     if not number:
         raise UserError(f"{path}: it is empty; there must be at least one entry")

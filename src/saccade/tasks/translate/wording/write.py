@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
-from saccade.data.text.placeholders import Stripped, find_placeholders, take_out
+from saccade.data.text.placeholders import StrippedText, find_placeholders, take_out
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, TextSide
@@ -121,7 +121,7 @@ class TermWriter:
             found[row] = [self._put_back(one, stripped[row]) for one in best]
         return found
 
-    def _put_back(self, one: InsistedOutput, stripped: Stripped) -> TranslationResult:
+    def _put_back(self, one: InsistedOutput, stripped: StrippedText) -> TranslationResult:
         translator, result, source = self.translator, self._finish(one), self.translator.source_side(one.text)
         output = TextSide.of(result.text, result.pieces, translator.target.begins_word)
         reading = read_words(source, output, translator.align_output(*one))
@@ -150,7 +150,7 @@ def has_lost(text: SourceText, best: Best) -> bool:
     return bool(wanted) and any(find_placeholders(one.text) != wanted for one in best)
 
 
-def _whole(text: SourceText, stripped: Stripped) -> TranslationResult:
+def _whole(text: SourceText, stripped: StrippedText) -> TranslationResult:
     """Return a text that has no words beside its placeholders: it is its own translation."""
     kept = tuple(PlacedPlaceholder(one.text, "copied") for one in stripped.placeholders)
     return TranslationResult(" ".join(text.text.split()), 0.0, [], [], kept=kept)
