@@ -1,14 +1,43 @@
-"""Fields of text encoders, which the models of several tasks share."""
+"""Fields that the configs of several tasks share: files of examples, text encoders."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from saccade.config.base import Layers, NormalizerName, Positive, ScoreName, Section, Share
+from saccade.attention.scores import LOCATIONS
+from saccade.config.base import FilesOrPart, HeldOutPart, Layers, NormalizerName, Positive, ScoreName, Section, Share
 from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.models.transformer import BlockSizes, Dropouts
+
+
+class FileFields(Section):
+    """Files of examples: to learn from, to validate on, and to test."""
+
+    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
+    valid: FilesOrPart[str] = Field(
+        default=HeldOutPart(share=0.1),
+        description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
+        "hash of the text (a story, a dialogue): a share (0.05) or a number of examples (500).",
+    )
+    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
+
+
+def check_location(score: str, name: str, given: int, most: int = LOCATIONS) -> None:
+    """Refuse more places than the location score knows."""
+    if score == "location" and given > most:
+        wanted = f"the location score has a row for each of {LOCATIONS} positions, so it may be {most} at most"
+        raise ValueError(f"{name}: {given} given; {wanted}")
+
+
+def refuse_unused(section: Section, reasons: Mapping[str, str | None]) -> None:
+    """Refuse fields that are given though they have no effect: each has a reason then."""
+    for name, reason in reasons.items():
+        value, default = getattr(section, name), type(section).model_fields[name].default
+        if reason is not None and value != default:
+            raise ValueError(f"{name}: {value!r} given; it has no effect {reason}")
 
 
 class RecurrentFields(Section):

@@ -146,7 +146,7 @@ def test_a_killed_training_ends_with_the_same_weights(folder: Path, model: str) 
         ("data.test_lengths=[9000]", f"length 9000 takes 18,002 steps; at most {MOST_STEPS:,}"),
         ("model.normalizer=hard", "allowed: softmax, sparsemax, entmax15"),
         ("model.places=2", "model.places: 2 given"),
-        ("model={score: location, places: 600}", "the location score knows 512 positions"),
+        ("model={score: location, places: 600}", "the location score has a row for each of 512"),
         ("model.kind=brain", "model"),
         ("training.precision=bfloat16", "training.precision"),
     ],

@@ -372,7 +372,10 @@ def test_a_transformer_has_no_penalties_of_its_states(name: str, tmp_path: Path)
         ({"cell": "lstmn", "weight_dropout": 0.5}, "weight_dropout: 0.5 given; cell: lstmn has dropout alone"),
         ({"span": 3}, "span: 3 given; it has no effect with attention: none"),
         ({"score": "dot"}, "score: 'dot' given; it has no effect"),
-        ({"attention": "states", "score": "location", "span": 600}, "span: 600 given; the location score knows 512"),
+        (
+            {"attention": "states", "score": "location", "span": 600},
+            "span: 600 given; the location score has a row for each of 512",
+        ),
     ],
 )
 def test_wrong_rnns_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -6,13 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
     Columns,
-    FilesOrPart,
     Grow,
-    HeldOutPart,
     NormalizerName,
     OldShare,
     OrAuto,
@@ -23,6 +20,7 @@ from saccade.config.base import (
     Section,
     Share,
 )
+from saccade.config.fields import FileFields, check_location
 from saccade.data.labels.labelled import Spelling
 from saccade.data.stories import StoryColumns
 
@@ -39,16 +37,9 @@ class StoryColumnNames(Columns):
     kind: Place | None = Field(default="kind", description="The kind of question, for scores; optional.")
 
 
-class StoryFiles(Section):
+class StoryFiles(FileFields):
     """Files of stories, .jsonl, .tsv or .csv, and what they hold."""
 
-    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: FilesOrPart[str] = Field(
-        default=HeldOutPart(share=0.1),
-        description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
-        "hash of the story: a share (0.05) or a number of questions (500).",
-    )
-    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: StoryColumnNames = StoryColumnNames()
 
     @property
@@ -145,8 +136,4 @@ class AnswerConfig(RunSection):
     training: AnswerTraining = AnswerTraining()
 
     def model_post_init(self, _context: object, /) -> None:
-        if self.model.score == "location" and self.data.max_sentences > LOCATIONS:
-            raise ValueError(
-                f"data.max_sentences: {self.data.max_sentences} given; the location score has a row for each of "
-                f"{LOCATIONS} places, so it must be no more"
-            )
+        check_location(self.model.score, "data.max_sentences", self.data.max_sentences)

@@ -6,13 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
     Columns,
-    FilesOrPart,
     Grow,
-    HeldOutPart,
     NormalizerName,
     OldShare,
     OrAuto,
@@ -24,7 +21,7 @@ from saccade.config.base import (
     Share,
     fill_kind,
 )
-from saccade.config.fields import RecurrentFields, TransformerFields
+from saccade.config.fields import FileFields, RecurrentFields, TransformerFields, check_location, refuse_unused
 from saccade.data.labels import labelled
 from saccade.data.labels.documents import ReadingLimits
 from saccade.data.labels.labelled import Spelling
@@ -41,16 +38,9 @@ class ColumnNames(Columns):
     speaker: Place | None = Field(default=None, description="Who said it.")
 
 
-class LabelledFiles(Section):
+class LabelledFiles(FileFields):
     """Files of labelled texts, .tsv, .csv, .jsonl, or plain lines that begin with the label, and what they hold."""
 
-    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: FilesOrPart[str] = Field(
-        default=HeldOutPart(share=0.1),
-        description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
-        "hash of the text (or the dialogue): a share (0.05) or a number of texts (500).",
-    )
-    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: ColumnNames = ColumnNames()
     separator: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
@@ -139,16 +129,9 @@ class PoolingFields(Section):
             "num_hops": "structured",
             "hop_width": "structured",
         }
-        refuse_unused(self, {name: ("pooling", needed) for name, needed in only.items()})
+        reason = f"with pooling: {self.pooling}"
+        refuse_unused(self, {name: None if self.pooling == needed else reason for name, needed in only.items()})
         return self
-
-
-def refuse_unused(section: Section, only: dict[str, tuple[str, str]]) -> None:
-    """Refuse fields that are given, though another field isn't what they are for."""
-    for name, (other, needed) in only.items():
-        value, default = getattr(section, name), type(section).model_fields[name].default
-        if value != default and getattr(section, other) != needed:
-            raise ValueError(f"{name}: {value!r} given; it has no effect with {other}: {getattr(section, other)}")
 
 
 class RecurrentSentences(RecurrentFields, PoolingFields):
@@ -212,10 +195,12 @@ class ClassifierModel(PoolingFields):
 
     @model_validator(mode="after")
     def _refuse_context(self) -> Self:
-        refuse_unused(self, {"context_score": ("context", "attention")})
         poolings = (self.pooling, None if self.sentences is None else self.sentences.pooling)
-        if self.hop_penalty != type(self).model_fields["hop_penalty"].default and "structured" not in poolings:
-            raise ValueError(f"hop_penalty: {self.hop_penalty} given; it has no effect with pooling: {self.pooling}")
+        reasons = {
+            "context_score": None if self.context == "attention" else f"with context: {self.context}",
+            "hop_penalty": None if "structured" in poolings else f"with pooling: {self.pooling}",
+        }
+        refuse_unused(self, reasons)
         return self
 
 
@@ -310,10 +295,8 @@ class ClassifyConfig(RunSection):
     def _check(self) -> ClassifyConfig:
         sizes = {"max_length": self.model, "max_sentences": self.model.sentences}
         for name, section in sizes.items():
-            asks = (getattr(section, "pooling_score", ""), getattr(section, "score", ""))
-            if "location" in asks and getattr(self.data, name) > LOCATIONS:
-                wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
-                raise ValueError(f"data.{name}: {getattr(self.data, name)} given; {wanted}")
+            for score in ("pooling_score", "score"):
+                check_location(getattr(section, score, ""), f"data.{name}", getattr(self.data, name))
         if self.model.sentences is not None and self.data.context:
             raise ValueError(f"data.context: {self.data.context} given; documents (model.sentences) have none before")
         if (

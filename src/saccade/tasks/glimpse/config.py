@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, Share
+from saccade.config.fields import refuse_unused
 from saccade.data.pictures.canvases import Canvases
 
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -45,8 +46,7 @@ class GlimpseData(Section):
     def _check(self) -> GlimpseData:
         if (self.valid is None) == (self.hold_out is None):
             raise ValueError("valid or hold_out: exactly one of them must say what to validate on")
-        if not self.clutter and self.piece != 8:
-            raise ValueError(f"piece: {self.piece} given; it has no effect without clutter")
+        refuse_unused(self, {"piece": None if self.clutter else "without clutter"})
         return self
 
     def canvases(self) -> Canvases:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import OrAuto, Positive, RunSection, ScoreName, Section
+from saccade.config.fields import check_location
 from saccade.decoding import BeamOptions
 from saccade.models.pointing.pointer_network import PointerSizes
 from saccade.tasks.point.problems import MOST_ELEMENTS, PROBLEMS
@@ -97,6 +98,5 @@ class PointConfig(RunSection):
     @model_validator(mode="after")
     def _check(self) -> PointConfig:
         most = max(*self.data.sizes, *self.data.test_sizes)
-        if self.model.score == "location" and most >= LOCATIONS:
-            raise ValueError(f"data.sizes: {most} given; the location score knows {LOCATIONS} positions")
+        check_location(self.model.score, "data.sizes", most, LOCATIONS - 1)  # a place behind the last is the end
         return self

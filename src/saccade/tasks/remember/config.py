@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
-from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
     Layers,
@@ -20,6 +19,7 @@ from saccade.config.base import (
     Share,
     fill_kind,
 )
+from saccade.config.fields import check_location
 from saccade.layers.recurrent.turing_machine import PlainRecurrent, TuringMachine
 from saccade.tasks.remember.sequences import MOST_STEPS, Encoder, NumberRange, Size
 
@@ -100,8 +100,7 @@ class MachineModel(Section):
             raise ValueError(
                 "normalizer: 'hard' given; it gives heads no gradient; allowed: softmax, sparsemax, entmax15"
             )
-        if self.score == "location" and self.places > LOCATIONS:
-            raise ValueError(f"places: {self.places} given; the location score knows {LOCATIONS} positions")
+        check_location(self.score, "places", self.places)
         return self
 
     def network(self, encoder: Encoder) -> nn.Module:

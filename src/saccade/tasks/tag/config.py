@@ -16,7 +16,7 @@ from saccade.config.base import (
     Share,
     fill_kind,
 )
-from saccade.config.fields import RecurrentFields, TransformerFields
+from saccade.config.fields import RecurrentFields, TransformerFields, refuse_unused
 from saccade.data.tags.columns import Column
 from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEncoder
 from saccade.tasks.base import RequestOptions
@@ -91,13 +91,13 @@ class TaggerModel(Section):
 
     @model_validator(mode="after")
     def _refuse_what_has_no_effect(self) -> TaggerModel:
-        fields = type(self).model_fields
-        if self.characters == "none" and self.character_width != fields["character_width"].default:
-            raise ValueError(f"character_width: {self.character_width} given; it has no effect with characters: none")
+        reasons = {
+            "character_width": "with characters: none" if self.characters == "none" else None,
+            "max_vectors": "without vectors" if self.vectors is None else None,
+        }
+        refuse_unused(self, reasons)
         if self.characters == "lstm" and self.character_width % 2:
             raise ValueError(f"character_width: {self.character_width} given; two directions need an even width")
-        if self.vectors is None and self.max_vectors != fields["max_vectors"].default:
-            raise ValueError(f"max_vectors: {self.max_vectors} given; it has no effect without vectors")
         return self
 
 

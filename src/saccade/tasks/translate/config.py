@@ -28,6 +28,7 @@ from saccade.config.base import (
     one_of,
     tell_part,
 )
+from saccade.config.fields import refuse_unused
 from saccade.data.sound.mel import Mel
 from saccade.data.store import Limits, SideLimit
 from saccade.data.text.corpus import PairColumns, Side
@@ -241,10 +242,9 @@ class SoundFeatures(Section):
 
     @model_validator(mode="after")
     def _refuse_what_has_no_effect(self) -> SoundFeatures:
-        for count, size in (("time_masks", "time_mask_frames"), ("frequency_masks", "frequency_mask_mels")):
-            value, default = getattr(self, size), type(self).model_fields[size].default
-            if value != default and not getattr(self, count):
-                raise ValueError(f"{size}: {value} given; it has no effect with {count}: 0")
+        counts = {"time_mask_frames": "time_masks", "frequency_mask_mels": "frequency_masks"}
+        reasons = {size: None if getattr(self, count) else f"with {count}: 0" for size, count in counts.items()}
+        refuse_unused(self, reasons)
         return self
 
     @property

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from saccade.config.base import Layers, NormalizerName, Positive, ScoreName, Section, Share
-from saccade.config.fields import TransformerFields
+from saccade.config.fields import TransformerFields, refuse_unused
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.decoding.limits import PairLengths
 from saccade.models.pointing.copying import CopyingModel
@@ -125,13 +125,13 @@ class RnnModel(Section):
             "normalizer": attends,
             "scope": attends,
             "feeds_input": self.attention == "luong",
-            "radius": attends and self.scope != "global",
+            "radius": attends,
         }
-        for name, has_effect in used.items():
-            value, default = getattr(self, name), type(self).model_fields[name].default
-            if not has_effect and value != default:
-                why = "scope: global" if name == "radius" and attends else f"attention: {self.attention}"
-                raise ValueError(f"{name}: {value!r} given; it has no effect with {why}")
+        reason = f"with attention: {self.attention}"
+        reasons = {name: None if has_effect else reason for name, has_effect in used.items()}
+        if attends and self.scope == "global":
+            reasons["radius"] = "with scope: global"
+        refuse_unused(self, reasons)
 
 
 def refuse_coverage(copies: bool, coverage: bool) -> None:

@@ -24,7 +24,7 @@ from saccade.config.base import (
     VocabularySize,
     fill_kind,
 )
-from saccade.config.fields import TransformerFields
+from saccade.config.fields import FileFields, TransformerFields, check_location, refuse_unused
 from saccade.decoding import SamplingOptions
 from saccade.layers.recurrent.lookback import Lookback, NgramStates, StateAttention
 from saccade.layers.recurrent.lstmn import Lstmn
@@ -40,16 +40,14 @@ MOST_WRITTEN = 1 << 30
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class WriteFiles(Section):
+class WriteFiles(FileFields):
     """Files of texts, UTF-8, plain or .gz, and what their documents are."""
 
-    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
     valid: FilesOrPart[str] = Field(
         default=HeldOutPart(share=0.1),
         description="What is scored in training; the best model on it is kept. A file, or the last documents of train: "
         "a share (0.1) or a number of them (500); of a lone document its last lines.",
     )
-    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
     documents: Literal["lines", "paragraphs", "files"] = Field(
         default="lines",
         description="What a document is: a line, what stands between blank lines, or a file. Characters keep the line "
@@ -159,12 +157,9 @@ class RecurrentModel(Section):
             raise ValueError(f"{given}; it has no effect with num_layers: 1 and no projection")
         attends = self.cell == "lstmn" or self.attention in PARTS
         used = {"score": attends, "normalizer": attends, "span": attends or self.attention == "ngram"}
-        for name, has_effect in used.items():
-            value, default = getattr(self, name), type(self).model_fields[name].default
-            if not has_effect and value != default:
-                raise ValueError(f"{name}: {value!r} given; it has no effect with attention: {self.attention}")
-        if attends and self.score == "location" and self.span + 1 > LOCATIONS:
-            raise ValueError(f"span: {self.span} given; the location score knows {LOCATIONS} positions")
+        reason = f"with attention: {self.attention}"
+        refuse_unused(self, {name: None if has_effect else reason for name, has_effect in used.items()})
+        check_location(self.score if attends else "", "span", self.span, LOCATIONS - 1)
         return self
 
     @property
@@ -272,9 +267,8 @@ class WriteConfig(RunSection):
 
     @model_validator(mode="after")
     def _check(self) -> WriteConfig:
-        if self.model.kind == "transformer" and self.model.score == "location" and self.data.context > LOCATIONS:
-            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
-            raise ValueError(f"data.context: {self.data.context} given; {wanted}")
+        if self.model.kind == "transformer":
+            check_location(self.model.score, "data.context", self.data.context)
         if self.model.kind == "recurrent" and "overlap" in self.data.model_fields_set and self.data.overlap != 0.5:
             raise ValueError(f"data.overlap: {self.data.overlap} given; an RNN reads a text in one go")
         for name in ("size_penalty", "change_penalty"):
