@@ -9,7 +9,7 @@ import torch
 
 from saccade.decoding import BeamOptions, DecodingWork, Hypothesis, SamplingOptions, search
 from saccade.decoding.continuous.scheduler import SETTINGS, SlotFactory, generate
-from saccade.decoding.slices import Ended, Tick, pause, supervised, tick_of
+from saccade.decoding.slices import ComputationEnded, Tick, pause, supervise, tick_of
 from slot_cases import random_sources, small_model, work_of
 
 NUM_SOURCES, DROPPED = 9, (0, 4, 7)
@@ -76,7 +76,7 @@ class Endless:
     def pause(self) -> None:
         self.num_pauses += 1
         if self.num_pauses == 3:
-            raise Ended
+            raise ComputationEnded
 
     def find_wanted(self) -> list[bool]:
         return [False, True, True]
@@ -86,12 +86,12 @@ def test_a_supervisor_is_of_a_block_and_of_a_thread() -> None:
     supervisor = Endless()
     pause()
     assert tick_of([0]) is None
-    with supervised(supervisor):
+    with supervise(supervisor):
         pause()
         tick = tick_of([2, 0])
         assert tick is not None
         assert tick() == [True, False]
-        with pytest.raises(Ended):
+        with pytest.raises(ComputationEnded):
             make_search("beam", slots=False)(tick_of(range(9)))
     pause()
     assert supervisor.num_pauses == 3

@@ -16,7 +16,7 @@ from runs import make_run
 from saccade.cli import app
 from saccade.data.batches import pad_sources
 from saccade.decoding import BeamOptions, SamplingOptions, Stepper, search
-from saccade.decoding.slices import Ended, supervised, tick_of
+from saccade.decoding.slices import ComputationEnded, supervise, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
 from saccade.export.choice import TORCH, EngineChoice, EngineName
@@ -94,7 +94,7 @@ class Supervisor:
     def pause(self) -> None:
         self.count += 1
         if self.ends and self.count > 2:
-            raise Ended
+            raise ComputationEnded
 
     def find_wanted(self) -> list[bool] | None:
         return None if self.count <= 2 else [False] * 40
@@ -106,11 +106,11 @@ def test_others_may_go_first_and_end_it(tmp_path: Path, model: Portable, width: 
     options = BeamOptions(width=width, max_length_factor=5, max_rounds=0)
     whole = engine.search(given, [[] for _ in given], options, None)
     by = Supervisor(ends=False)
-    with supervised(by):
+    with supervise(by):
         found = engine.search(given, [[] for _ in given], options, tick_of(range(40)))
     assert 2 < by.count < 30
     assert found != whole
-    with supervised(Supervisor(ends=True)), pytest.raises(Ended):
+    with supervise(Supervisor(ends=True)), pytest.raises(ComputationEnded):
         engine.search(given, [[] for _ in given], options, tick_of(range(40)))
 
 

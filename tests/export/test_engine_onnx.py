@@ -13,7 +13,7 @@ from exports import portable, recurrent, transformer
 from runs import make_run
 from saccade.data.batches import pad_sources
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, search
-from saccade.decoding.slices import Ended, supervised, tick_of
+from saccade.decoding.slices import ComputationEnded, supervise, tick_of
 from saccade.errors import UserError
 from saccade.export.onnx import runtime, write
 from saccade.export.onnx.search import OnnxSearch
@@ -75,13 +75,13 @@ def test_others_may_go_first_and_end_it(tmp_path: Path) -> None:
         def pause(self) -> None:
             self.count += 1
             if self.count > 3:
-                raise Ended
+                raise ComputationEnded
 
         def find_wanted(self) -> None:
             return None
 
     engine, by = searcher(portable(transformer()), tmp_path), Supervisor()
-    with supervised(by), pytest.raises(Ended):
+    with supervise(by), pytest.raises(ComputationEnded):
         engine.search(sources(5), [[]] * 5, BeamOptions(width=2), tick_of(range(5)))
     assert by.count == 4
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from saccade.decoding.slices import supervised
+from saccade.decoding.slices import supervise
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.views import flow
 from saccade.serving import work
@@ -48,7 +48,7 @@ def test_an_insight_is_encoded_in_parts() -> None:
     """Encoding holds Python's lock: a long answer at once would keep the event loop, and everybody, waiting."""
     looker, counter = Looker(), Counter()
     torch.manual_seed(1)
-    with supervised(counter):
+    with supervise(counter):
         (found,) = work.look(looker, ["a b"])  # type: ignore[arg-type]
     assert counter.count >= 3 * 5
     torch.manual_seed(1)
@@ -65,7 +65,7 @@ def test_long_pairs_are_aligned_one_by_one_and_short_ones_together() -> None:
             return [replace(one, maps={}) for one in super().look([*texts])]
 
     seen, counter = list[int](), Counter()
-    with supervised(counter):
+    with supervise(counter):
         found = work.align_pairs(Reader(), [("x" * 400, "y" * 400)] * 3 + [("a b", "c d")] * 50)  # type: ignore[arg-type]
     assert (seen, counter.count, len(found)) == ([1, 1, 1, 50], 4, 53)
 
@@ -79,7 +79,7 @@ def test_parts_are_the_whole() -> None:
 
 def test_flow_pauses_for_each_output() -> None:
     counter = Counter()
-    with supervised(counter):
+    with supervise(counter):
         flow.encoder(torch.rand(2, 3, 13, 13))
     assert counter.count == 13
 

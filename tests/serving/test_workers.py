@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from saccade.decoding.slices import Ended, tick_of
+from saccade.decoding.slices import ComputationEnded, tick_of
 from saccade.errors import UserError
 from saccade.serving import work
 from saccade.serving.batcher import Batcher
@@ -105,7 +105,7 @@ def test_what_fails_is_told_and_what_ends_a_worker_ends_one_batch(workers: Worke
 
 
 def test_what_nobody_waits_for_is_ended_and_whoever_leaves_is_told_of(workers: Workers, tmp_path: Path) -> None:
-    with pytest.raises(Ended):
+    with pytest.raises(ComputationEnded):
         ask(workers, "two", WAIT, [f"{tmp_path}/none"], Watcher([False]))
     assert workers.num_workers == 0
     watcher = Watcher([True, False])

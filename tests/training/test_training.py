@@ -30,7 +30,7 @@ from saccade.training.loop import Trainer
 from saccade.training.losses import disagreement, sequence_loss
 from saccade.training.options import TrainingOptions
 from saccade.training.schedules import SCHEDULES
-from saccade.training.signals import Interrupted
+from saccade.training.signals import TrainingInterrupted
 
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 21])
@@ -231,7 +231,7 @@ def test_signals_stop_between_two_steps_and_save(number: int, tmp_path: Path) ->
         if progress.step == 4:
             os.kill(os.getpid(), number)
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupted):
         trainer.run(lambda: {"score": 0.0}, send)
     assert build(tmp_path, 20).progress.step == 4
 
@@ -243,7 +243,7 @@ def test_a_signal_in_validation_stops_at_once_and_validates_again(tmp_path: Path
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("the signal came too late")
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupted):
         trainer.run(validate, lambda *_: None)
     resumed = build(tmp_path, 20)
     assert (resumed.progress.step, resumed.progress.validated) == (7, 0)

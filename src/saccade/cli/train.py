@@ -18,7 +18,7 @@ from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs.recipes import find_config
 from saccade.tasks.console import say
-from saccade.training.signals import Interrupted
+from saccade.training.signals import TrainingInterrupted
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
             checked = config_file.load_config(config, overrides, partial(adapt.fill_in, run=folder))
             point_to_data(checked)
             runs.train(checked, folder, console, threads=threads)
-    except Interrupted:
+    except TrainingInterrupted:
         console.print("\nInterrupted and saved. The same command continues the run.")
         raise typer.Exit(130) from None
     except KeyboardInterrupt:

@@ -110,7 +110,7 @@ FilesOrPart = Annotated[
 
 
 class Columns(Section):
-    """What a file's columns hold: names from its first line or JSON keys, or positions from 0 where there are none."""
+    """The columns of a file: names from its first line or JSON keys, or positions from 0 where there are none."""
 
     @model_validator(mode="after")
     def _check(self) -> Columns:
@@ -145,7 +145,7 @@ VocabularySize = OrAuto[Annotated[int, Field(gt=4, le=1_000_000)]]  # four token
 
 
 class TokenizerSide(Section):
-    """How the texts of one side become ids, where it differs from what is said for both."""
+    """Settings of the tokenizer of one side, where it differs from what is said for both."""
 
     kind: TokenizerKind = "auto"
     vocabulary_size: VocabularySize = "auto"
@@ -225,7 +225,7 @@ class TokenizerSection(Section):
 
     @property
     def describes_sides(self) -> bool:
-        """Whether something is said of one side alone."""
+        """Return True if something is said of one side alone."""
         return self.source != TokenizerSide() or self.target != TokenizerSide()
 
     def of_side(self, name: SideName) -> SideTokenizer:
@@ -243,7 +243,7 @@ class TokenizerSection(Section):
 
 
 class TrainingSection(Section):
-    """How a model learns; each task adds fields of its own."""
+    """Settings of training; each task adds fields of its own."""
 
     usual_epochs: ClassVar[int] = 60
     max_steps: OrAuto[Positive] = Field(

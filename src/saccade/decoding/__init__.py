@@ -8,7 +8,7 @@ from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Cut, DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import OPTION_NAMES, Searcher, choose_options, count_steps, search
-from saccade.decoding.stepper import DecoderState, Started, Stepper
+from saccade.decoding.stepper import DecoderState, StartedStepper, Stepper
 
 __all__ = [
     "OPTION_NAMES",
@@ -22,7 +22,7 @@ __all__ = [
     "Hypothesis",
     "SamplingOptions",
     "Searcher",
-    "Started",
+    "StartedStepper",
     "Stepper",
     "beam_search",
     "choose_options",

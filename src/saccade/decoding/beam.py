@@ -31,7 +31,7 @@ from saccade.errors import UserError
 @final
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions(DecodingOptions):
-    """How to search: `width` hypotheses are kept."""
+    """Settings of beam search: `width` hypotheses are kept."""
 
     width: int = 1
 
@@ -78,7 +78,7 @@ class BeamResults:
     limit: int
     finished: list[Hypothesis] = field(default_factory=list)
     cut: list[Hypothesis] = field(default_factory=list)
-    lost: Lost = field(default_factory=lambda: Lost())
+    lost: CutScore = field(default_factory=lambda: CutScore())
     is_wanted: bool = True
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
@@ -93,7 +93,7 @@ class BeamResults:
 
     def lose(self, log_probability: float, length: int, cut: Cut) -> None:
         """Remember a hypothesis that is cut at this length, if none before was better."""
-        self.lost = max(self.lost, Lost(self.options.normalised(log_probability, length), cut))
+        self.lost = max(self.lost, CutScore(self.options.normalised(log_probability, length), cut))
 
     @property
     def needs_more(self) -> bool:
@@ -113,14 +113,14 @@ class BeamResults:
         return name_cut(rank_hypotheses(self.finished, self.cut, self.options.num_best), self.lost)
 
 
-class Lost(NamedTuple):
+class CutScore(NamedTuple):
     """The best score of hypotheses when they were cut, and by which option."""
 
     score: float = -math.inf
     cut: Cut = "max_rounds"
 
 
-def name_cut(found: list[Hypothesis], lost: Lost) -> list[Hypothesis]:
+def name_cut(found: list[Hypothesis], lost: CutScore) -> list[Hypothesis]:
     """Name the option that cut a hypothesis which was better than the best that ended: it may have decided."""
     best, *others = found
     return [best._replace(cut=lost.cut), *others] if best.ended and lost.score > best.score else found

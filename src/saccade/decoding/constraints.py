@@ -1,4 +1,4 @@
-"""What may be written next, and when it is enough: the same for every way of decoding.
+"""Rules for what may be written next, and for when an output is long enough: the same for every way of decoding.
 
 Forbidden ids lose their probability, the others keep the model's own: scores stay true log-probabilities.
 """

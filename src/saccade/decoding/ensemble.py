@@ -1,4 +1,4 @@
-"""Several models as one."""
+"""Ensembles: several models that decode together, by the mean of their probabilities."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BLOCK = 64  # steps whose random numbers are drawn together
 @final
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions(DecodingOptions):
-    """How to draw: by p^(1/temperature), from the `top_k` likeliest ids (0: all), and the fewest that hold `top_p`."""
+    """Settings of sampling: p^(1/temperature), the `top_k` likeliest ids (0: all), the fewest that hold `top_p`."""
 
     temperature: float = 1.0
     top_k: int = 0

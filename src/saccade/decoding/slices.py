@@ -2,7 +2,7 @@
 
 A supervisor is set for a thread, because what searches is called through a model's whole interface:
 
-with supervised(by):
+with supervise(by):
     model.predict(texts)        # by.pause() and by.find_wanted() are called between the steps
 
 Results are those of a search without one: a pause changes no number.
@@ -18,15 +18,15 @@ from typing import Protocol
 Tick = Callable[[], Sequence[bool] | None]  # called between two steps; which sources are still wanted, None: all
 
 
-class Ended(BaseException):
+class ComputationEnded(BaseException):
     """Raised by a supervisor in a computation that must not go on; nothing that handles errors should catch it."""
 
 
 class Supervisor(Protocol):
-    """Whoever runs a computation in slices."""
+    """The caller that runs a computation in slices."""
 
     def pause(self) -> None:
-        """Return when the computation may go on; raise `Ended` if it must not."""
+        """Return when the computation may go on; raise `ComputationEnded` if it must not."""
 
     def find_wanted(self) -> Sequence[bool] | None:
         """Return for each input of the call whether its answer is still wanted; None: all are."""
@@ -40,7 +40,7 @@ _CURRENT = _Current()
 
 
 @contextmanager
-def supervised(supervisor: Supervisor) -> Iterator[None]:
+def supervise(supervisor: Supervisor) -> Iterator[None]:
     """Let `supervisor` pause and end what this thread computes inside the block."""
     before, _CURRENT.supervisor = _CURRENT.supervisor, supervisor
     try:

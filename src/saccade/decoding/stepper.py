@@ -34,7 +34,7 @@ class Stepper(Protocol):
 
 
 @final
-class Started:
+class StartedStepper:
     """A stepper whose source has been read already."""
 
     def __init__(self, model: Stepper, state: Any) -> None:
@@ -45,7 +45,7 @@ class Started:
         return self._state
 
 
-class Slotted(Stepper, Protocol):
+class SlotStepper(Stepper, Protocol):
     """A model that also decodes many sentences in slots, each at a step of its own, in tensors of fixed sizes.
 
     The state of `slots` has `enter(index_E, started)`, `refill(other, index_E)` and `reorder(parent_BN)`; that of

@@ -39,7 +39,7 @@ from saccade.training.distributed import shards
 from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import Trainer
 from saccade.training.options import TrainingOptions
-from saccade.training.signals import Interrupted
+from saccade.training.signals import TrainingInterrupted
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
@@ -157,7 +157,7 @@ def _train(
         with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
             job.network.train()
             progress = trainer.run(job.validate, tell_callbacks(trainer, callbacks, bar.report))
-    except Interrupted:
+    except TrainingInterrupted:
         if not trainer.must_stop:
             raise
         progress = trainer.progress

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
-from saccade.decoding.slices import Ended, supervised
+from saccade.decoding.slices import ComputationEnded, supervise
 from saccade.serving.processes.workers import ModelWorkers, WorkerLost
 from saccade.serving.shares import Allowance, FairShare
 from saccade.serving.waiting import MOST_SHARE, FairQueue, ModelCall, Part, Row, Ticket
@@ -323,7 +323,7 @@ class Batcher:
         """Let others go before a batch that computes, if it is their turn; end it if nobody waits for it."""
         now = self._moved = time.monotonic()
         if all(row.ticket.is_gone for row in batch.rows):
-            raise Ended
+            raise ComputationEnded
         if not batch.is_slow and batch.used + now - batch.since < QUICK_SECONDS:
             return
         with self.lock:
@@ -382,9 +382,9 @@ class Batcher:
     def _compute(self, batch: _Batch) -> Sequence[Any]:
         """Return the answers of a batch, with failures in their places."""
         try:
-            with supervised(batch):
+            with supervise(batch):
                 return self._call_model(batch, batch.rows)
-        except Ended:
+        except ComputationEnded:
             return [_Failure(QueueClosed())] * len(batch.rows)
 
     def _call_model(self, batch: _Batch, rows: list[Row]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What makes a training on a CPU repeat bit by bit: a fixed number of threads, and sums in one order."""
+"""Settings that make a training on a CPU repeat bit by bit: a fixed number of threads, and sums in one order."""
 
 from __future__ import annotations
 

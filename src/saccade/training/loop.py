@@ -30,12 +30,12 @@ from saccade.training.distributed.team import ALONE, Team
 from saccade.training.options import Batch, Loss, Plan, Report, TrainingOptions, Validate
 from saccade.training.rate import Rate
 from saccade.training.schedules import SCHEDULES
-from saccade.training.signals import Interrupted, StopRequest, stop_on_signals
+from saccade.training.signals import StopRequest, TrainingInterrupted, stop_on_signals
 
 MANY_SKIPS = 10
 
 
-class Stepped(NamedTuple):
+class SentStep(NamedTuple):
     """A step that was sent to the device: the loss's sum and the gradients' norm, as soon as they are `ready`."""
 
     figures: Tensor
@@ -99,7 +99,7 @@ class Trainer:
         self.sums = GradientSums(model, team)
         is_cuda = options.device.type == "cuda"
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
-        self.sent: deque[tuple[Stepped, Progress]] = deque()
+        self.sent: deque[tuple[SentStep, Progress]] = deque()
         self.rate = Rate()
         self.batches = Prefetcher(self._load, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = EagerBackward(loss, options)
@@ -141,7 +141,7 @@ class Trainer:
         is_due = step % self.options.validate_every == 0 or step >= self.options.max_steps
         return step > 0 and is_due and self.progress.validated != step
 
-    def step(self, batches: list[Batch], spare: Batch | None = None) -> Stepped:
+    def step(self, batches: list[Batch], spare: Batch | None = None) -> SentStep:
         """Take forward and backward passes through every batch, then one update.
 
         Each process of a team has its share of the batches; a `spare` one counts for nothing.
@@ -185,13 +185,13 @@ class Trainer:
             nn.utils.clip_grads_with_norm_(learned, self.options.clip_norm, norm)
         return norm
 
-    def _send(self, figures: Tensor, num_items: int, rate: float) -> Stepped:
+    def _send(self, figures: Tensor, num_items: int, rate: float) -> SentStep:
         """Send the figures to the host, without waiting."""
         figures = figures.to("cpu", non_blocking=True)
         ready = torch.cuda.Event() if self.lag else None
         if ready is not None:
             ready.record()
-        return Stepped(figures, num_items, rate, ready)
+        return SentStep(figures, num_items, rate, ready)
 
     def _seed(self, place: int) -> None:
         """Make all random numbers a function of the step and of the batch's place in it."""
@@ -206,14 +206,14 @@ class Trainer:
                 self._settle(report)
                 self.save()
                 self.team.wait()  # one that ends early has the others killed
-                raise Interrupted from None
+                raise TrainingInterrupted from None
             finally:
                 self.batches.close()
         self.save()
         return self.progress
 
     def request_stop(self) -> None:
-        """Stop after this step, as a signal does: save, and raise Interrupted."""
+        """Stop after this step, as a signal does: save, and raise TrainingInterrupted."""
         self.must_stop = True
 
     def _run(self, validate: Validate, report: Report, stop: StopRequest) -> None:

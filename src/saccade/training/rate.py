@@ -1,4 +1,4 @@
-"""How many items a run computes in a second, and how often that is told."""
+"""The number of items that a run computes in a second, and how often it is shown."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import final
 
 
-class Interrupted(KeyboardInterrupt):
+class TrainingInterrupted(KeyboardInterrupt):
     """Training was asked to stop, and everything is saved."""
 
 

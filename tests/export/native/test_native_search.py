@@ -17,7 +17,7 @@ from runs import make_run
 from saccade.cli import app
 from saccade.data.batches import pad_sources
 from saccade.decoding import BeamOptions, SamplingOptions, Stepper, search
-from saccade.decoding.slices import Ended, supervised, tick_of
+from saccade.decoding.slices import ComputationEnded, supervise, tick_of
 from saccade.errors import UserError
 from saccade.export import engine as engines
 from saccade.export.choice import TORCH, EngineChoice
@@ -160,7 +160,7 @@ class Supervisor:
     def pause(self) -> None:
         self.pauses += 1
         if self._ends is not None and self.pauses > self._ends:
-            raise Ended
+            raise ComputationEnded
 
     def find_wanted(self) -> list[bool] | None:
         if self._drops is None or self.pauses <= self._drops:
@@ -175,14 +175,14 @@ def test_others_may_go_first_and_sources_may_be_dropped(tmp_path: Path, model: P
     prefixes: list[list[int]] = [[] for _ in given]
     whole = native.search(given, prefixes, options, None)
     by = Supervisor(40)
-    with supervised(by):
+    with supervise(by):
         assert native.search(given, prefixes, options, tick_of(range(40))) == whole
     assert by.pauses > 3
-    with supervised(Supervisor(40, drops=1)):
+    with supervise(Supervisor(40, drops=1)):
         found = native.search(given, prefixes, options, tick_of(range(40)))
     assert found[::2] == whole[::2]
     assert found[1::2] != whole[1::2]
-    with supervised(Supervisor(40, ends=2)), pytest.raises(Ended):
+    with supervise(Supervisor(40, ends=2)), pytest.raises(ComputationEnded):
         native.search(given, prefixes, options, tick_of(range(40)))
 
 

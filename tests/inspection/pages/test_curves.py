@@ -28,13 +28,13 @@ VALUES = st.floats(-1e9, 1e9)
     ],
 )
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert curves.ticks(low, high, 5) == expected
+    assert curves.choose_ticks(low, high, 5) == expected
 
 
 @given(VALUES, VALUES)
 def test_ticks_reach_around_every_value(one: float, two: float) -> None:
     low, high = sorted((one, two))
-    found = curves.ticks(low, high, 5)
+    found = curves.choose_ticks(low, high, 5)
     slack = 1e-8 * (found[-1] - found[0]) + 1e-9 * max(abs(low), abs(high))
     assert found[0] <= low + slack
     assert found[-1] >= high - slack

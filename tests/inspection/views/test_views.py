@@ -15,7 +15,7 @@ from torch import Tensor
 from saccade.errors import UserError
 from saccade.inspection.insight import Head, Insight, Map, TextSide
 from saccade.inspection.views import flow, rollout
-from saccade.inspection.views.view import VIEWS, ViewChoice, is_through, kind_of, shares, with_views
+from saccade.inspection.views.view import VIEWS, ViewChoice, is_through, kind_of, to_shares, with_views
 
 LAYERS, HEADS, STEPS, LENGTH = 3, 2, 5, 7
 
@@ -180,7 +180,7 @@ def test_the_head_that_aligns_is_shown_first_with_its_shift(seen: Insight) -> No
 
 
 def test_norms_are_shares_of_each_row() -> None:
-    assert shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist() == [[0.25, 0.75], [0.0, 0.0]]
+    assert to_shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist() == [[0.25, 0.75], [0.0, 0.0]]
 
 
 def test_what_has_no_effect_is_refused(seen: Insight) -> None:

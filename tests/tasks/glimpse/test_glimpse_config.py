@@ -21,7 +21,7 @@ from saccade.tasks.glimpse import task
 from saccade.tasks.glimpse.config import GlimpseConfig
 from saccade.tasks.glimpse.pictures import read_sets
 from saccade.training.checkpoints import list_checkpoints
-from saccade.training.signals import Interrupted
+from saccade.training.signals import TrainingInterrupted
 
 QUIET = Console(quiet=True)
 RECIPES = sorted((Path(__file__).parents[3] / "configs").glob("mnist_*.yaml"))
@@ -85,7 +85,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr(TrainingBar, "report", stop)
-        with pytest.raises(Interrupted):
+        with pytest.raises(TrainingInterrupted):
             runs.train(config, tmp_path / "broken", QUIET)
     runs.train(config, tmp_path / "broken", QUIET)
     whole, broken = (list_checkpoints(tmp_path / name / "checkpoints")[-1].read_bytes() for name in ("whole", "broken"))

@@ -23,7 +23,7 @@ from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import EagerBackward, Trainer
 from saccade.training.losses import sequence_loss
 from saccade.training.options import TrainingOptions
-from saccade.training.signals import Interrupted
+from saccade.training.signals import TrainingInterrupted
 
 
 class Rows:
@@ -114,7 +114,7 @@ def signals_in_a_validation_stop_all_and_save(team: Team, folder: Path) -> None:
 
     try:
         made.run(validate, lambda *_: None)
-    except Interrupted:
+    except TrainingInterrupted:
         again = trainer(folder, team)
     assert (again.progress.step, again.progress.validated) == (3, 0)
     for weight, was in zip(again.model.parameters(), made.model.parameters(), strict=True):

@@ -20,7 +20,7 @@ from saccade.decoding.continuous.sources import SourceEncoder
 from saccade.decoding.continuous.step import SlotBatch
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.slices import Tick
-from saccade.decoding.stepper import Slotted
+from saccade.decoding.stepper import SlotStepper
 
 WIDEST = 255  # most hypotheses of a sentence: their numbers are bytes
 MAX_BATCHES = 16  # slot batches that are kept; each has memory for its sentences
@@ -62,7 +62,7 @@ class DecodingEngine:
             return "dropout is on"
         if hasattr(self.model, "unshard"):
             return "it is sharded over several processes (FSDP2)"
-        model = cast(Slotted, self.model)
+        model = cast(SlotStepper, self.model)
         longest = max(options.limits(work.lengths, work.prefixes), default=0)
         if model.max_places is not None and longest > model.max_places:
             return f"the model has no more than {model.max_places} positions"
@@ -72,12 +72,12 @@ class DecodingEngine:
         """Return for every sentence its best outputs, best first."""
         device = self.device
         if device.type != "cuda":
-            return generate(SlotFactory(cast(Slotted, self.model), options, device, SETTINGS[device.type]), work)
+            return generate(SlotFactory(cast(SlotStepper, self.model), options, device, SETTINGS[device.type]), work)
         with self._lock:
             if sum(map(len, self._batches.values())) > MAX_BATCHES:
                 self._batches.clear()
             made = self._batches.pop(options, {})  # another call may come between two rounds
-            model = cast(Slotted, self._update_copy())
+            model = cast(SlotStepper, self._update_copy())
             if self._encoder is None:
                 self._encoder = SourceEncoder(model, device)
             factory = SlotFactory(model, options, device, SETTINGS["cuda"], made, self._encoder)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END
-from saccade.decoding.beam import BeamOptions, Lost, name_cut, rank_hypotheses
+from saccade.decoding.beam import BeamOptions, CutScore, name_cut, rank_hypotheses
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, before_loop
 from saccade.decoding.options import Cut, Hypothesis
 
@@ -61,8 +61,8 @@ def collect_beam(columns: Columns, options: BeamOptions, limit_B: Integers, guar
     found = [rank_hypotheses(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
     loop_B, length_B = columns["lost"].numpy().T
     for at in np.nonzero(np.maximum(loop_B, length_B) > -np.inf)[0].tolist():
-        by_length = Lost(float(length_B[at]), options.name_limit(int(limit_B[at])))
-        found[at] = name_cut(found[at], max(Lost(float(loop_B[at]), "max_rounds"), by_length))
+        by_length = CutScore(float(length_B[at]), options.name_limit(int(limit_B[at])))
+        found[at] = name_cut(found[at], max(CutScore(float(loop_B[at]), "max_rounds"), by_length))
     return found
 
 

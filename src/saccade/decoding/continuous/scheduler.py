@@ -24,7 +24,7 @@ from saccade.decoding.continuous.sources import SourceEncoder, next_power_of_two
 from saccade.decoding.continuous.step import SlotBatch, to_host
 from saccade.decoding.options import Hypothesis
 from saccade.decoding.slices import Tick
-from saccade.decoding.stepper import Slotted
+from saccade.decoding.stepper import SlotStepper
 
 FEW_SENTENCES = 8
 MAX_SOURCE_STEPS = 16384  # that are encoded together
@@ -33,7 +33,7 @@ Column = NDArray[Any]  # a value for every sentence
 
 
 class SchedulerSettings(NamedTuple):
-    """How much is decoded together, and how often the host looks at it."""
+    """Settings of continuous batching: how much is decoded together, and how often the host looks at it."""
 
     rows: int  # hypotheses
     row_steps: int  # of all hypotheses together, if each goes to its limit
@@ -69,7 +69,7 @@ class DecodingWork(NamedTuple):
 class SlotFactory(NamedTuple):
     """Makes batches of slots for a model and options. `made` keeps them by size; `encoder` replays encodings."""
 
-    model: Slotted
+    model: SlotStepper
     options: BeamOptions
     device: torch.device
     settings: SchedulerSettings

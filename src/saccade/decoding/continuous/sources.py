@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.text.tokenizer import PAD
-from saccade.decoding.stepper import Slotted
+from saccade.decoding.stepper import SlotStepper
 from saccade.ops.cuda_graphs import record, warm_up
 
 SHORTEST = 8  # steps
@@ -28,7 +28,7 @@ class _EncoderGraph(NamedTuple):
 class SourceEncoder:
     """Encodes ids with a model whose memory stays in place. Sizes are powers of two, so that few occur."""
 
-    def __init__(self, model: Slotted, device: torch.device) -> None:
+    def __init__(self, model: SlotStepper, device: torch.device) -> None:
         self._model, self._device = model, device
         self._graphs: dict[torch.Size, _EncoderGraph | None] = {}  # None: seen once, not captured
 

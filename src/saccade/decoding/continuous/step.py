@@ -14,7 +14,7 @@ from saccade.decoding.continuous.beam_state import BeamState
 from saccade.decoding.continuous.greedy_state import DecodingState, GreedyState, StateSize
 from saccade.decoding.continuous.sources import to_device
 from saccade.decoding.continuous.top_tokens import top_tokens
-from saccade.decoding.stepper import Slotted
+from saccade.decoding.stepper import SlotStepper
 from saccade.ops.cuda_graphs import record, warm_up
 from saccade.ops.kernels.launch import start_early
 
@@ -28,7 +28,7 @@ class SlotBatch:
     On a CUDA device the step is captured once, before the first sentence enters.
     """
 
-    def __init__(self, model: Slotted, options: BeamOptions, size: StateSize, device: torch.device) -> None:
+    def __init__(self, model: SlotStepper, options: BeamOptions, size: StateSize, device: torch.device) -> None:
         self.model, self.options, self.size, self.device = model, options, size, device
         kind = GreedyState if size.width == 1 else BeamState
         self.state: DecodingState = kind(options, size, device)

@@ -12,7 +12,7 @@ import numpy as np
 from saccade.data.batches import pad_sources
 from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper
-from saccade.decoding.beam import Lost, name_cut, rank_hypotheses
+from saccade.decoding.beam import CutScore, name_cut, rank_hypotheses
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.slices import Tick, narrow
 from saccade.export.native.engine import NativeEngine
@@ -164,7 +164,7 @@ class _Running:
             return found
         limit = int(constraints.limit_B[row])
         reason = "max_rounds" if told.lost == 1 else self._options.name_limit(limit)
-        return name_cut(found, Lost(told.lost_score, reason))
+        return name_cut(found, CutScore(told.lost_score, reason))
 
     def forget(self) -> None:
         self._library.saccade_forget(self._handle)

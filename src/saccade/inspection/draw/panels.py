@@ -21,7 +21,7 @@ Points = Sequence[tuple[float, float]]
 
 
 class Axes(NamedTuple):
-    """What the axes of a panel are."""
+    """The axes of a panel: its title, the names of the axes, and which are logarithmic."""
 
     title: str
     across: str

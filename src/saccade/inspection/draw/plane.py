@@ -33,7 +33,7 @@ def to_file(way: PointingPath, path: Path, *, title: str = "") -> None:
 
 
 def to_png(way: PointingPath, *, title: str = "") -> bytes:
-    """Return a PNG."""
+    """Draw the points and the way through them as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -52,7 +52,7 @@ def to_file(panels: Sequence[TrackPanel], path: Path, *, title: str = "", mark: 
 
 
 def to_png(panels: Sequence[TrackPanel], *, title: str = "", mark: float | None = None) -> bytes:
-    """Return a PNG."""
+    """Draw the panels below each other as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

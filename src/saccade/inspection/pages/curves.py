@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
     @property
     def is_smoothed(self) -> bool:
-        """Whether it is noisy, and long enough for that to matter."""
+        """Return True if it is noisy, and long enough for that to matter."""
         return self.is_noisy and len(self.points) >= MANY_POINTS
 
 
@@ -55,7 +55,7 @@ def draw_chart(lines: Sequence[Line], *, label: str, x_label: str, x_end: float,
     if not lines:
         return Markup()
     y_values = [y for line in lines for y in _usual_values(line)] + [0.0] * from_zero
-    y_ticks = ticks(min(y_values), max(y_values), 5)
+    y_ticks = choose_ticks(min(y_values), max(y_values), 5)
     x, y = Scale(0, x_end or 1, LEFT, WIDTH - RIGHT), Scale(y_ticks[0], y_ticks[-1], HEIGHT - BOTTOM, TOP)
     return render(
         "chart.svg",
@@ -90,7 +90,7 @@ def draw_figure(heading: str, chart: Markup, lines: Sequence[Line], said: str, *
     return render("figure.html", heading=heading, unit=unit, chart=chart, legend=draw_legend(lines), said=said)
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
+def choose_ticks(low: float, high: float, most: int) -> list[float]:
     """Return about `most` round values, 1, 2 or 5 times a power of ten apart, that reach from `low` to `high`."""
     size = max(abs(low), abs(high))
     span = high - low
@@ -189,7 +189,7 @@ def _path(points: Sequence[Point], x: Scale, y: Scale) -> str:
 
 def _x_ticks(x: Scale) -> list[tuple[float, str]]:
     """The axis' own name stands at its right end, so a tick there would lie under it."""
-    values = [value for value in ticks(x.low, x.high, 5) if x.low <= value <= x.high]
+    values = [value for value in choose_ticks(x.low, x.high, 5) if x.low <= value <= x.high]
     return [(x(value), format_number(value)) for value in values if x(value) < WIDTH - RIGHT - 50]
 
 

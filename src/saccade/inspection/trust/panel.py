@@ -103,7 +103,7 @@ def _moves(panel: TrustFigures) -> Cells:
 
 
 def _words(found: Evidence) -> Cells:
-    worth = _worth(found)
+    worth = _sum_evidence(found)
     rows = [
         [word, *(f"{round(100 * value)}" for value in values)]
         for word, *values in zip(found.words, *worth.values(), strict=True)
@@ -111,7 +111,7 @@ def _words(found: Evidence) -> Cells:
     return Cells("words", ["", *worth], rows)
 
 
-def _worth(found: Evidence) -> dict[str, list[float]]:
+def _sum_evidence(found: Evidence) -> dict[str, list[float]]:
     """Sum attention, gradient and erasing of each word over the answer, as shares of the greatest."""
     say = {"attention": found.weight_TW, "gradient x input": found.gradient_TW, "erasing": found.erasure_TW}
     sums = {name: value_TW.sum(0) for name, value_TW in say.items()}
@@ -211,7 +211,7 @@ def _draw_moves(axes: Any, panel: TrustFigures) -> None:
 
 
 def _draw_words(axes: Any, found: Evidence) -> None:
-    for index, (name, shares) in enumerate(_worth(found).items()):
+    for index, (name, shares) in enumerate(_sum_evidence(found).items()):
         places = [place + 0.27 * (index - 1) for place in range(len(found.words))]
         axes.bar(places, shares, 0.25, label=name, color=("C0", "C1", "k")[index])
     is_narrow = len(found.words) > heatmap.MANY_KEYS or max(map(len, found.words)) > heatmap.WIDEST_WORD

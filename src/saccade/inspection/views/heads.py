@@ -84,7 +84,7 @@ def measure(sentence: HeadWeights) -> dict[str, Tensor]:
     if neighbours is None:
         found["coverage"] = weight_LHTS[..., without_end].amax(-2)
     else:
-        found |= {name: _beside(weight_LHTS, by) for name, by in neighbours.items()}
+        found |= {name: _shift_weights(weight_LHTS, by) for name, by in neighbours.items()}
     if aligning is not None:
         peak_LHT = weight_LHTS.argmax(-1)
         found["agreement"] = (peak_LHT == peak_LHT[aligning]).float()
@@ -101,7 +101,7 @@ def _distance(weight_LHTS: Tensor) -> Tensor:
     return (weight_LHTS * (place_T[:, None] - place_S).abs()).sum(-1)
 
 
-def _beside(weight_LHTT: Tensor, by: int) -> Tensor:
+def _shift_weights(weight_LHTT: Tensor, by: int) -> Tensor:
     """Return the weight on the piece that is `by` further; steps that have none count as 0."""
     diagonal_LHN = weight_LHTT.diagonal(by, -2, -1)
     return torch.nn.functional.pad(diagonal_LHN, (0, abs(by)))

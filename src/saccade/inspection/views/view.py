@@ -58,7 +58,7 @@ class ViewChoice(NamedTuple):
                 raise UserError(
                     "view: norms given, but they were not recorded; a run of ours has them with look(..., norms=True)"
                 )
-            return Head(layer, self.head).of(shares(found.norm_LHTS))
+            return Head(layer, self.head).of(to_shares(found.norm_LHTS))
         is_any = self.name == "weights" and self.layer is None and self.head is None
         default = insight.aligning if is_any and kind == "cross" else None
         return (default or Head(layer, self.head)).of(found.weight_LHTS)
@@ -75,7 +75,7 @@ def with_views(insight: Insight, names: Sequence[str], kind: str | None = None) 
     return replace(insight, views={**insight.views, **{name: ViewChoice(name, kind).of(insight) for name in names}})
 
 
-def shares(norm_TS: Tensor) -> Tensor:
+def to_shares(norm_TS: Tensor) -> Tensor:
     """Divide each row by its sum; a row of zeros stays one."""
     total_T1 = norm_TS.sum(-1, keepdim=True)
     return norm_TS / total_T1.where(total_T1 > 0, 1)
@@ -83,10 +83,10 @@ def shares(norm_TS: Tensor) -> Tensor:
 
 def is_through(insight: Insight, kind: str) -> bool:
     """Tell whether there is attention in all layers from a kind's queries to its keys, as in a Transformer."""
-    return kind != "copy" and all(other in insight.maps for other in _below(insight, kind))
+    return kind != "copy" and all(other in insight.maps for other in _kinds_below(insight, kind))
 
 
-def _below(insight: Insight, kind: str) -> tuple[str, ...]:
+def _kinds_below(insight: Insight, kind: str) -> tuple[str, ...]:
     """Return the kinds that a kind goes through; a text that reads itself needs no other."""
     found = insight.maps.get(kind)
     if found is not None and found.queries == found.keys:
@@ -99,10 +99,10 @@ def _through(insight: Insight, kind: str, name: str) -> Tensor:
     if kind == "copy":
         raise UserError(f"view: {name} given, but what was copied is shown by one layer; allowed: weights, kind: cross")
     if not is_through(insight, kind):
-        missing = next(other for other in _below(insight, kind) if other not in insight.maps)
+        missing = next(other for other in _kinds_below(insight, kind) if other not in insight.maps)
         raise UserError(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")
-    weights = {other: insight.maps[other].weight_LHTS for other in _below(insight, kind)}
-    return _roll_out(weights, kind) if name == "rollout" else shares(_flow(weights, kind))
+    weights = {other: insight.maps[other].weight_LHTS for other in _kinds_below(insight, kind)}
+    return _roll_out(weights, kind) if name == "rollout" else to_shares(_flow(weights, kind))
 
 
 def _roll_out(weights: dict[str, Tensor], kind: str) -> Tensor:

@@ -24,7 +24,7 @@ from saccade.runs.events import TrainingEvent
 from saccade.runs.load import load_run
 from saccade.runs.report import read_facts, read_log
 from saccade.tasks import TASKS
-from saccade.training.signals import Interrupted
+from saccade.training.signals import TrainingInterrupted
 
 LOST = 3  # exit code: its loss is not finite
 ERRORS = ("loss", "error", "wer", "perplexity", "bits")  # beginnings and ends of scores of which less is better
@@ -126,7 +126,7 @@ def main() -> None:
     except NonFiniteLoss as error:
         sys.stderr.write(f"saccade: {error}\n")
         sys.exit(LOST)
-    except (Interrupted, KeyboardInterrupt):
+    except (TrainingInterrupted, KeyboardInterrupt):
         sys.exit(130)
 
 

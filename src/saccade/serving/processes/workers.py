@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, final
 
 import torch
 
-from saccade.decoding.slices import Ended, supervised
+from saccade.decoding.slices import ComputationEnded, supervise
 from saccade.serving.waiting import ModelCall
 
 NICENESS = 10
@@ -116,7 +116,7 @@ class Workers:
             return Worker(ours)
 
     def compute(self, worker: Worker, task: WorkerTask, watcher: Watcher) -> list[Any]:
-        """Return a worker's answers; raise `Ended` when nobody waits for them any more."""
+        """Return a worker's answers; raise `ComputationEnded` when nobody waits for them any more."""
         is_free = False
         try:
             done = worker.compute(task, watcher)
@@ -172,7 +172,7 @@ class Worker:
         return not select.select([self._connection], [], [], 0)[0]
 
     def compute(self, task: WorkerTask, watcher: Watcher) -> Done:
-        """Have it compute; raise `Ended` when nobody waits any more, an error when it has ended."""
+        """Have it compute; raise `ComputationEnded` when nobody waits any more, an error when it has ended."""
         if self._process < 0:
             _, (self._process, *_), _, _ = socket.recv_fds(self._connection, len(READY), 1)
         self._connection.sendall(TASK)
@@ -181,7 +181,7 @@ class Worker:
         while not select.select([self._connection], [], [], LOOK_SECONDS)[0]:
             wanted = watcher.find_wanted()
             if wanted is not None and not any(wanted):
-                raise Ended
+                raise ComputationEnded
             if wanted is not None and wanted != told:
                 self._connection.sendall(WANTED + SIZE.pack(len(wanted)) + bytes(wanted))
                 told = wanted
@@ -245,7 +245,7 @@ def _work(connection: socket.socket, models: Mapping[str, Any]) -> None:
     _lower_priority()
     torch.set_num_threads(1)  # threads that the server had have not come along
     socket.send_fds(connection, [READY], [os.pidfd_open(os.getpid())])
-    with contextlib.suppress(OSError, EOFError, Ended):
+    with contextlib.suppress(OSError, EOFError, ComputationEnded):
         while True:
             server = _Server(connection)
             while _receive_bytes(connection, len(TASK)) != TASK:
@@ -257,7 +257,7 @@ def _work(connection: socket.socket, models: Mapping[str, Any]) -> None:
 def _compute(task: WorkerTask, model: Any, server: _Server) -> Done:
     since, answers, problem = time.process_time(), list[Any](), None
     try:
-        with supervised(server):
+        with supervise(server):
             answers = [
                 pickle.PickleBuffer(one) if isinstance(one, bytes) else one for one in task.call(model, task.items)
             ]
@@ -280,7 +280,7 @@ class _Server:
                 _receive_bytes(self._connection, len(WANTED))
                 self.hear()
         except (OSError, EOFError):
-            raise Ended from None
+            raise ComputationEnded from None
 
     def hear(self) -> None:
         (size,) = SIZE.unpack(_receive_bytes(self._connection, SIZE.size))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from saccade.data.sound.recordings import Sounds
 from saccade.data.text.tokenizer import END, SPECIAL, START
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Started, Stepper, search
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, StartedStepper, Stepper, search
 from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map, TextSide
@@ -94,7 +94,7 @@ def _look_at_batch(
         found = translator.search(texts, options)
     elif found is None:
         prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
-        found = search(Started(model, state), source, length_B, options, prefixes, tick)
+        found = search(StartedStepper(model, state), source, length_B, options, prefixes, tick)
     with recording(network, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:
         read_BT = translator.decoder_ids([best[0].ids for best in found])
         pointed = network.point(state, read_BT)[0] if isinstance(network, CopyingModel) else None

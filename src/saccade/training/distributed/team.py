@@ -34,7 +34,7 @@ class Team:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes files and prints for all."""
+        """Return True if this process writes files and prints for all."""
         return self.rank == 0
 
     def share(self, rows: Sequence[T]) -> list[tuple[int, T]]:

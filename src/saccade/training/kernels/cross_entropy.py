@@ -21,7 +21,7 @@ NO_LOGIT = tl.constexpr(0xFF80)  # -inf in bfloat16
 
 
 class LossBlocks(NamedTuple):
-    """How a row is cut: columns of a tile, and the warps and registers a thread of the program that has it."""
+    """Tuning of a launch: columns of a tile, and the warps and registers a thread of the program that has a row."""
 
     columns: int
     warps: int

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What `BeamState.update` does, in one kernel: a program, which is one warp, has one sentence.
+"""`BeamState.update` in one kernel: a program, which is one warp, has one sentence.
 
 Of equal candidates the first is better. What the slots know of the rows is written along with them.
 """
@@ -25,7 +25,7 @@ COPIED = 1024  # bytes of all rows of a sentence that are on their way at once
 
 
 class BeamTensors(NamedTuple):
-    """What the kernel reads and writes of a beam's state, beside what all searches share."""
+    """Tensors of a beam's state that the kernel reads and writes, beside those that all searches share."""
 
     scores: Tensor
     back: Tensor
@@ -49,7 +49,7 @@ class BeamTensors(NamedTuple):
 
 
 class BeamSizes(NamedTuple):
-    """What the kernel is compiled for."""
+    """Compile-time constants of the kernel."""
 
     width: int  # hypotheses of a sentence
     each: int  # extensions of a hypothesis

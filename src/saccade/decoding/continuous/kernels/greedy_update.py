@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What `GreedyState.update` does, in one kernel: a program has one sentence."""
+"""`GreedyState.update` in one kernel: a program has one sentence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What the kernels of greedy and beam search share: the state of sentences, and the detection of loops."""
+"""Parts that the kernels of greedy and beam search share: the state of sentences, and the detection of loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from saccade.decoding.continuous.greedy_state import DecodingState
 
 
 class SentenceTensors(NamedTuple):
-    """What a kernel reads and writes of the state that all searches share."""
+    """Tensors of the state that all searches share."""
 
     live: Tensor
     place: Tensor
@@ -32,7 +32,7 @@ class SentenceTensors(NamedTuple):
 
 
 class LoopRules(NamedTuple):
-    """When a row counts as a loop: as in `decoding.constraints`."""
+    """Rules for when a row counts as a loop, as in `decoding.constraints`."""
 
     rounds: int
     blocks: int = LONGEST_BLOCK
