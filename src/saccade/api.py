@@ -1,4 +1,4 @@
-"""What Python programs call to train, to evaluate and to look; `load` is in `saccade.runs.load`."""
+"""The Python interface to training, evaluating and looking; `load` is in `saccade.runs.load`."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ CPU = torch.device("cpu")
 
 def test_numbers_are_counted_once_and_as_often_as_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "total_memory", lambda device: 4 * 4 * 15)
-    with room.bounded_network(4, CPU):
+    with room.bound_network(4, CPU):
         layer, other = nn.Linear(5, 2), nn.Linear(1, 1, bias=False)
         other.weight = layer.weight
-    with pytest.raises(UserError, match=r"model: it needs more than 0\.0 GiB to train"), room.bounded_network(4, CPU):
+    with pytest.raises(UserError, match=r"model: it needs more than 0\.0 GiB to train"), room.bound_network(4, CPU):
         nn.Sequential(nn.Linear(7, 2, bias=False), nn.Linear(1, 2, bias=False))
     nn.Linear(99, 99)  # nobody counts any more
 

@@ -1,4 +1,4 @@
-"""What is done with each shard: a trained run reads its lines and answers them, one line each."""
+"""The work on each shard: a trained run reads its lines and answers them, one line each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ_BY_RUNS = (CONFIG, MODEL, "tokenizer.*")
 @final
 @dataclass
 class Counts:
-    """What is said of the lines that were written."""
+    """Counts of the lines that were written, and warnings about them."""
 
     num_lines: int = 0
     cuts: CutCounts = field(default_factory=CutCounts)
@@ -59,10 +59,10 @@ class Answer(Protocol):
 
 
 class Work(Protocol):
-    """What is done with every shard. It is sent to other processes, and each of them loads the model once."""
+    """The work on every shard. It is sent to other processes, and each of them loads the model once."""
 
     def start(self) -> Answer:
-        """Load the model."""
+        """Load the model, and return the function that answers a shard."""
 
     def identity(self) -> str:
         """Return a hash of all that answers depend on, beside the shards."""
@@ -71,7 +71,7 @@ class Work(Protocol):
 @final
 @dataclass(frozen=True)
 class PredictWork:
-    """`saccade predict`."""
+    """The work of `saccade predict`."""
 
     runs: tuple[Path, ...]
     engine: EngineChoice
@@ -82,13 +82,12 @@ class PredictWork:
     as_json: bool
 
     def load(self) -> Predictor:
-        """Load the run."""
+        """Load the run, with its glossary if there is one."""
         torch.set_num_threads(self.threads or torch.get_num_threads())
         found: Predictor = load_run(*self.runs, device=self.device, engine=self.engine)
         return found if self.glossary is None else found.with_glossary(self.glossary)
 
     def start(self) -> Answer:
-        """Load the model."""
         predictor = self.load()
 
         def answer(paths: list[Path], counts: Counts) -> Iterator[str]:
@@ -117,7 +116,6 @@ class AlignWork:
     as_json: bool
 
     def start(self) -> Answer:
-        """Load the model, or both."""
         torch.set_num_threads(self.threads or torch.get_num_threads())
         loaded = [load_run(folder) for folder, _ in self.runs]
         runs = [

@@ -83,7 +83,7 @@ def find_inside(portable: Portable, folder: Path) -> Path:
 
 
 def load(portable: Portable, folder: Path) -> CTranslate2Engine:
-    """Load what Argos runs."""
+    """Load the CTranslate2 model inside the package, which Argos runs."""
     return CTranslate2Engine(portable, find_inside(portable, folder) / "model")
 
 

@@ -1,4 +1,4 @@
-"""Which engine searches, and how its numbers are stored: what the command line and Python name."""
+"""The choice of the engine that searches, and of how its numbers are stored, as the command line and Python name it."""
 
 from __future__ import annotations
 

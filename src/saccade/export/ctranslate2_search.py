@@ -151,7 +151,7 @@ class _Batch:
         A beam in which an output goes round is searched by our own model, which drops it and makes room for others.
         """
         likely = max(int(ROOM * (len(source) + 1)) + MORE_ROOM for source in self._sources)
-        looked = _Looked({}, [], [])
+        looked = _BatchFindings({}, [], [])
         self._search_to(range(len(self._sources)), min(likely, *self._limits), looked)
         again = looked.uncertain
         for limit in sorted({self._limits[row] for row in again}):
@@ -164,7 +164,7 @@ class _Batch:
             (found[row],) = search(network, *pad_sources([self._sources[row]]), self._options, (), tell)
         return found
 
-    def _search_to(self, rows: Sequence[int], steps: int, looked: _Looked) -> None:
+    def _search_to(self, rows: Sequence[int], steps: int, looked: _BatchFindings) -> None:
         """Add the best outputs of sources after so many steps, and the sources whose outputs are not certain then."""
         width = self._options.width
         every: dict[str, Any] = {
@@ -183,7 +183,7 @@ class _Batch:
             else:
                 looked.ranked[row] = ranked
 
-    def _rank(self, row: int, found: list[Ctranslate2Hypothesis], steps: int) -> Ranked | None:
+    def _rank(self, row: int, found: list[Ctranslate2Hypothesis], steps: int) -> RankedOutputs | None:
         """Return the best hypotheses of a source; None if one that did not end in these steps may be better."""
         options, limit = self._options, self._limits[row]
         ended = sorted((one for one in found if one.ended), key=lambda one: one.rank(options), reverse=True)
@@ -192,7 +192,7 @@ class _Batch:
         if steps < limit and worst_wanted < options.normalised(_bound_live(found, steps), limit):
             return None
         is_lost = steps == limit and bool(best) and any(one.rank(options) > best[0].rank(options) for one in cut)
-        return Ranked([one.ids for one in best], [one.ids for one in cut] if steps == limit else [], is_lost)
+        return RankedOutputs([one.ids for one in best], [one.ids for one in cut] if steps == limit else [], is_lost)
 
     def _find_loop(self, row: int, ids: list[int]) -> int | None:
         """Return the step at which our search would have cut an output, because it goes round; None: it doesn't."""
@@ -200,7 +200,7 @@ class _Batch:
         steps = range(SHORTEST_LOOP, min(len(ids), self._limits[row]) + 1, LONGEST_BLOCK)
         return next((step for step in steps if bool(own.in_loop(torch.tensor([[START, *ids[:step]]])))), None)
 
-    def _score_ranked(self, chosen: Mapping[int, Ranked]) -> list[list[Hypothesis]]:
+    def _score_ranked(self, chosen: Mapping[int, RankedOutputs]) -> list[list[Hypothesis]]:
         """Score what was chosen, and rank it once more by these scores."""
         found: list[list[Hypothesis]] = [[NEVER] for _ in self._sources]
         rows = [row for row, ranked in chosen.items() for _ in ranked.list_outputs(self._options.num_best)]
@@ -254,7 +254,7 @@ class _Batch:
         return Ctranslate2Hypothesis(ids[: len(ids) - ended], total, ended)
 
 
-class Ranked(NamedTuple):
+class RankedOutputs(NamedTuple):
     """The best outputs that ended, those at the limit, and whether one of these was better so far."""
 
     ended: Ids
@@ -267,10 +267,10 @@ class Ranked(NamedTuple):
         return [*((ids, True) for ids in self.ended), *((ids, False) for ids in more)]
 
 
-class _Looked(NamedTuple):
-    """What was found of the sources of a batch, by their rows."""
+class _BatchFindings(NamedTuple):
+    """Findings about the sources of a batch, by their rows."""
 
-    ranked: dict[int, Ranked]
+    ranked: dict[int, RankedOutputs]
     uncertain: list[int]
     looping: list[int]
 

@@ -39,7 +39,7 @@ def use_engine(predictor: Predictor, choice: EngineChoice) -> Predictor:
         chosen, reason = choose_engine(predictor)
         if chosen == TORCH.name and choice.quantization != TORCH.quantization:
             raise UserError(f"quantization: {choice.quantization} given; auto takes torch here, because {reason}")
-        if isinstance(reason, Unbuilt):
+        if isinstance(reason, BuildFailure):
             warnings.warn(f"engine: auto takes torch, which is slower: {reason}", stacklevel=2)
         if chosen == "native" and choice.quantization == TORCH.quantization and choice.shortlist is None:
             return _use_native_or_torch(predictor, choice._replace(name=chosen))
@@ -96,7 +96,7 @@ def _use_native_or_torch(predictor: Predictor, choice: EngineChoice) -> Predicto
         return predictor
 
 
-class Unbuilt(str):
+class BuildFailure(str):
     """The reason why there is no native library on this machine."""
 
 
@@ -114,7 +114,7 @@ def choose_engine(predictor: Predictor) -> tuple[EngineName, str]:
     try:
         kernels = choose_kernels()
     except UserError as error:
-        return "torch", Unbuilt(str(error).removeprefix("engine: "))
+        return "torch", BuildFailure(str(error).removeprefix("engine: "))
     if not writes:
         return "native", f"the native library runs the encoder of this model, here with kernels for {kernels}"
     kind = "Transformer" if isinstance(portable.network, Transformer) else "RNN"

@@ -59,7 +59,7 @@ def _fold_dot(score: nn.Module, query: Heads, key: Heads) -> tuple[Heads, Heads]
 
 
 def _fold_matrix(matrix: Tensor, query: Heads, key: Heads) -> tuple[Heads, Heads]:
-    """qᵀ M k = q·(M k)."""
+    """Put M into the keys' projection: qᵀ M k = q·(M k)."""
     return _unscale(query), (matrix @ key[0], (matrix @ key[1][..., None])[..., 0])
 
 

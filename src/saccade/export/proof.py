@@ -61,7 +61,7 @@ class Engine(Protocol):
 
 
 class Bounds(NamedTuple):
-    """What must hold; None: it is only measured."""
+    """Bounds that must hold; None: it is only measured."""
 
     log_probability: float | None = 1e-4
     same_outputs: bool = True
@@ -72,7 +72,7 @@ class Bounds(NamedTuple):
 @final
 @dataclass
 class Proof:
-    """What was compared and found; `missed` has a sentence for each bound that doesn't hold."""
+    """The findings of a comparison; `missed` has a sentence for each bound that doesn't hold."""
 
     about: dict[str, Any]
     found: dict[str, Any] = field(default_factory=dict)
@@ -285,7 +285,7 @@ def find_aligning(portable: Portable) -> Head:
 
 
 class SameOutputs(NamedTuple):
-    """How many outputs are the same in both engines.
+    """Counts of outputs that are the same in both engines.
 
     Others are `tied` where only rounding decides, or `cut` where one of the two reached the limit: what is left then
     depends on rules of the engines, not on the model.

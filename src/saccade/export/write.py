@@ -42,7 +42,7 @@ def export(
 
 
 class ExportJob(NamedTuple):
-    """What is written, and what it is proved with."""
+    """A model to write, and the set that proves it."""
 
     name: str
     format: Format
@@ -53,7 +53,7 @@ class ExportJob(NamedTuple):
     say: Say
     minutes: float
 
-    def fill(self, folder: Path) -> tuple[Proof, Compared | None]:
+    def fill(self, folder: Path) -> tuple[Proof, Comparison | None]:
         """Write the model into an empty folder, and compare."""
         self.say("writing")
         facts = self.format.write(self.portable, folder, self.quantization)
@@ -67,13 +67,13 @@ class ExportJob(NamedTuple):
         proof.found["versions"] = list_versions(self.format.libraries)
         return proof, compared
 
-    def _compare_outputs(self, portable: Portable, engine: Any, proof: Proof) -> Compared:
+    def _compare_outputs(self, portable: Portable, engine: Any, proof: Proof) -> Comparison:
         sample = encode_sample(portable, self.scored, engine.longest, self.most)
         if not sample.sources:
             raise UserError(f"{self.scored.name}: no pair of this set is short enough to prove the export with")
         proof.about |= {"set": self.scored.name, "pairs": len(sample.sources), "left_out": sample.left_out}
         bounds = self.format.quantizations[self.quantization]._replace(minutes=self.minutes)
-        return Compared(engine, sample, prove(portable, sample, engine, bounds, proof, self.say))
+        return Comparison(engine, sample, prove(portable, sample, engine, bounds, proof, self.say))
 
     def _compare_answers(self, portable: PortablePass, engine: Any, proof: Proof) -> None:
         examples = self.scored.pairs[: self.most]
@@ -81,8 +81,8 @@ class ExportJob(NamedTuple):
         prove_answers(portable, examples, engine, self.format.quantizations[self.quantization], proof, self.say)
 
 
-class Compared(NamedTuple):
-    """What was compared: the engine, the pairs, and our outputs of the wider beam."""
+class Comparison(NamedTuple):
+    """The parts of a comparison: the engine, the pairs, and our outputs of the wider beam."""
 
     engine: Engine
     sample: Sample

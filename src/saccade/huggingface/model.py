@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.data.text.corpus import clean
 from saccade.errors import UserError
 from saccade.huggingface.pieces import PieceReader
-from saccade.huggingface.subject import HuggingFaceSubject, evaluating
+from saccade.huggingface.subject import HuggingFaceSubject, disable_dropout
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.trust.cases import TextAndAnswer, TrustTest
 from saccade.inspection.trust.evidence import NO_WORD, TrustCase
@@ -35,7 +35,7 @@ Given = tuple[Tensor, Tensor, Tensor]  # a source, its length and its answer
 
 
 class HuggingFaceAnswer(NamedTuple):
-    """What a model says of a text: its answer, the pieces of it (or its label), and the log-probability of each."""
+    """A model's answer to a text, the pieces of it (or its label), and the log-probability of each."""
 
     text: str
     pieces: list[str]
@@ -48,7 +48,7 @@ class HuggingFaceAnswer(NamedTuple):
         return {**self._asdict(), "score": sum(self.log_probabilities)}
 
     def show(self, console: Console) -> None:
-        """Show nothing more."""
+        """Do nothing: an answer has no more to show."""
 
     def draw(self, path: Path) -> None:
         raise UserError(f"{path}: an answer has no weights; draw what was seen")
@@ -202,7 +202,7 @@ class HuggingFaceModel(Predictor):
         mask_1S, options, own = torch.ones_like(source_1S), dict(self.generate or {}), self.model.generation_config
         if not LENGTHS & options.keys() and all(getattr(own, name, None) is None for name in LENGTHS):
             options["max_new_tokens"] = MOST_NEW
-        with evaluating(self.model):
+        with disable_dropout(self.model):
             written = self.model.generate(input_ids=source_1S, attention_mask=mask_1S, **options)
         ids: list[int] = written[0].tolist()[1 if self.family == "writer" else len(asked.source) :]
         if not ids:

@@ -1,4 +1,4 @@
-"""What a model of Hugging Face says of an answer: its probabilities, its weights, and what other weights would do."""
+"""Tests of trust on models of Hugging Face: their probabilities, their weights, and the effect of other weights."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HuggingFaceSubject:
             given["decoder_input_ids"] = torch.cat([start_N1, answer_NT[:, :-1]], 1)
         is_read_NS = torch.arange(source_NS.shape[1], device=source_NS.device) < length_N[:, None]
         given |= {"input_ids": source_NS.where(is_read_NS, self.pad), "attention_mask": is_read_NS.long()}
-        with evaluating(self.model):
+        with disable_dropout(self.model):
             return self.model(**given, return_dict=True, **options)
 
     def logits(
@@ -133,7 +133,7 @@ class HuggingFaceSubject:
 
 
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
+def disable_dropout(model: Any) -> Iterator[None]:
     """Leave dropout out inside the block."""
     was_training = model.training
     model.eval()

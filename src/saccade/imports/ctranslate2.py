@@ -48,7 +48,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> ReadFolder:
-    """Read a folder."""
+    """Read the weights, tokenizers and settings of a folder that `saccade export` wrote."""
     if not (folder / BESIDE).is_file():
         why = "without it the tokenizers and settings are lost; only folders that `saccade export` writes have them"
         raise UserError(f"{folder / BESIDE}: there is no such file; {why}")

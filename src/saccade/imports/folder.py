@@ -101,7 +101,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what a file holds."""
+    """Read a file's bytes; a missing one is refused."""
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
     return path.read_bytes()

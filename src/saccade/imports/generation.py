@@ -1,4 +1,4 @@
-"""How a Hugging Face folder searches, as a section of our config; what our search can't do is refused."""
+"""The search settings of a Hugging Face folder, as a section of our config; what our search can't do is refused."""
 
 from __future__ import annotations
 

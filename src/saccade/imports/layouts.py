@@ -1,4 +1,4 @@
-"""How the folders of each family split texts: their SentencePiece models, their ids' names, and tokens of languages."""
+"""Tokenization of the folders of each family: SentencePiece models, names of ids, and tokens of languages."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def read_names(path: Path, size: int) -> dict[int, str]:
 
 
 def find_id(path: Path, names: Names, wanted: str) -> int:
-    """Return the id of a piece."""
+    """Return the id of a piece; a missing one is refused."""
     for number, name in names.items():
         if name == wanted:
             return number

@@ -50,7 +50,7 @@ LONGEST = 24  # pieces of a drawn text
 
 
 class InsideBounds(NamedTuple):
-    """What must hold of all logits, and of the weights of all heads."""
+    """Bounds on the differences of all logits, and of the weights of all heads."""
 
     logits: float = 1e-5
     attention: float = 1e-6
@@ -197,7 +197,7 @@ def _check(proof: Proof, what: str, found: Sequence[float], bound: float) -> Non
 
 
 def describe(proof: Proof) -> list[str]:
-    """Return what people read."""
+    """Format a proof as lines for people."""
     if "logits" not in proof.found:
         return proof.lines()
     logits, weights = (proof.found[name]["largest_difference"] for name in ("logits", "weights"))

@@ -25,7 +25,7 @@ from saccade.runs.load import read_trained
 from saccade.runs.report import read_facts
 from saccade.tasks import TASKS
 from saccade.tasks import console as watch
-from saccade.tasks.base import Inherited, Job, Rows
+from saccade.tasks.base import InheritedFields, Job, Rows
 from saccade.training import adaptation, checkpoints
 
 Content = dict[str, Any]
@@ -37,7 +37,7 @@ ONLY_SOME = {  # fields that not all tasks have, and why
 
 
 class NumParameters(NamedTuple):
-    """How many weights a model has, and how many numbers train: adapters are no part of the model."""
+    """The number of a model's weights, and of the numbers that train: adapters are no part of the model."""
 
     whole: int
     trained: int
@@ -91,7 +91,7 @@ def _read_begun(base: str, run: Path) -> Any:
     return config if config.base == base else None
 
 
-def _refuse_others(name: str, given: Any, other: Any, inherited: Inherited, base: str) -> None:
+def _refuse_others(name: str, given: Any, other: Any, inherited: InheritedFields, base: str) -> None:
     """Refuse a value that is not the other run's, unless the field is free to differ."""
     if _is_open(given) or other is ABSENT or name in inherited.free:  # the checks of fields refuse unknown names
         return

@@ -31,8 +31,8 @@ def check_for_use(folder: Path) -> None:
         _warn(f"{folder}: its files are not checked, as a run of an earlier version has no {manifest.NAME}")
     for path in manifest.find_changed(folder):
         if path.parent == folder and path.name not in (*FOR_PEOPLE, *KEPT, BASE, DATA):
-            raise _changed(path)
-        _warn(_unused(path))
+            raise _change_error(path)
+        _warn(_describe_unused(path))
 
 
 def check_for_training(folder: Path) -> None:
@@ -40,10 +40,10 @@ def check_for_training(folder: Path) -> None:
     manifest.refuse_strange_places(folder)
     for path in manifest.find_changed(folder):
         if path.parent == folder and path.name in KEPT:
-            _warn(_unused(path))
+            _warn(_describe_unused(path))
             continue
         if path.name not in FOR_PEOPLE:
-            raise _changed(path)
+            raise _change_error(path)
         aside = path.rename(path.with_name(f"damaged-{path.name}"))
         manifest.forget(folder, path.name)
         _warn(f"{path} has changed since it was written; it is {aside.name} now, and another is begun")
@@ -63,7 +63,7 @@ def refuse_changed(paths: Sequence[Path], folder: Path) -> None:
     """Refuse data that a run brought with it and that have changed since."""
     for path in manifest.find_changed(folder):
         if path.resolve() in [one.resolve() for one in paths]:
-            raise _changed(path)
+            raise _change_error(path)
 
 
 def accept_edits(folder: Path) -> list[Path]:
@@ -77,7 +77,7 @@ def accept_edits(folder: Path) -> list[Path]:
     return new
 
 
-def _changed(path: Path) -> UserError:
+def _change_error(path: Path) -> UserError:
     if path.name == CONFIG:
         what = f"{path} has changed since it was written"
         return UserError(f"{what}{_accepts(path.parent)}")
@@ -85,7 +85,7 @@ def _changed(path: Path) -> UserError:
     return UserError(f"{path} is damaged: it has changed since it was written; {advice}")
 
 
-def _unused(path: Path) -> str:
+def _describe_unused(path: Path) -> str:
     accepts = _accepts(path.parent) if path.name == EXAMPLES else ""
     return f"{path} has changed since it was written; it is not used here{accepts}"
 

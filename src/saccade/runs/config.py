@@ -31,7 +31,7 @@ def check_config(content: dict[str, Any], where: str) -> Any:
 
 @final
 class _Configs(Mapping[str, type[RunSection]]):
-    """The config of each task."""
+    """The class of config of each task, by the task's name."""
 
     def __getitem__(self, name: str) -> type[RunSection]:
         return TASKS[name].config

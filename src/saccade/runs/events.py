@@ -1,4 +1,4 @@
-"""What a running training tells to callbacks."""
+"""Events of a running training, for callbacks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from saccade.export.choice import TORCH, EngineChoice, EngineName, Quantization
 from saccade.export.engine import use_engine
 from saccade.runs import config as config_file
 from saccade.runs.check import CONFIG, MODEL, check_for_use
-from saccade.runs.room import bounded_network
+from saccade.runs.room import bound_network
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
@@ -79,7 +79,7 @@ def read_trained(folder: Path, field: str = "") -> Any:
 
 
 @final
-class _Unfilled(TorchFunctionMode):
+class _SkippedInitialization(TorchFunctionMode):
     """Leaves first weights unset: all those of the run follow. Drawing a base model's took most of its load."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,7 +96,7 @@ def _load_one(folder: Path, device: str | None) -> Predictor:
         config = config.model_copy(update={"device": device})
         devices.device_for(config)  # refuses one that isn't there
     try:
-        with bounded_network(1, torch.device("cpu")), _Unfilled():
+        with bound_network(1, torch.device("cpu")), _SkippedInitialization():
             return TASKS[config.task].load(config, folder)
     except FileNotFoundError as error:  # only training writes into a run
         name = error.filename or folder

@@ -18,7 +18,7 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")  # the limit of a container
 
 
 @contextmanager
-def bounded_network(times: int, device: torch.device) -> Iterator[None]:
+def bound_network(times: int, device: torch.device) -> Iterator[None]:
     """Refuse a network as soon as its numbers, stored so many times, exceed the memory of a device."""
     most, size, seen = total_memory(device), 0, set[int]()
 

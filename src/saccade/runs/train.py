@@ -28,7 +28,7 @@ from saccade.runs.events import Callback, tell_callbacks
 from saccade.runs.load import load_run
 from saccade.runs.progress import TrainingBar
 from saccade.runs.rehearsal import NONE, Rehearsal
-from saccade.runs.room import TRAINED, bounded_network
+from saccade.runs.room import TRAINED, bound_network
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job
@@ -175,7 +175,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     if team.is_first:
         config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
     is_whole = not (_is_sharded(config, team) or config.training.lora)
-    with bounded_network(TRAINED if is_whole else 1, devices.device_for(config)):
+    with bound_network(TRAINED if is_whole else 1, devices.device_for(config)):
         job = TASKS[config.task].prepare(config, folder, console)
     watch.say(console, describe_exports(job.portable))
     numbers = adapt.begin(config, job, folder, console, writes=team.is_first)
@@ -186,7 +186,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:
-        config = _with(config, "precision", options.precision)
+        config = _set_training(config, "precision", options.precision)
     if team.is_first:
         _store(config, job, folder, numbers)
     return config, job, options
@@ -269,7 +269,7 @@ def _has_learned(folder: Path) -> bool:
     return bool(checkpoints.list_checkpoints(folder / "checkpoints")) or (folder / "model.safetensors").exists()
 
 
-def _with(config: RunSection, name: str, value: object) -> RunSection:
+def _set_training(config: RunSection, name: str, value: object) -> RunSection:
     training = config.training.model_copy(update={name: value})
     return config.model_copy(update={"training": training})
 

@@ -34,7 +34,7 @@ KILLED_CODE = -signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM 
 
 
 class ResumeVerdict(NamedTuple):
-    """Whether the weights were the same, after how many steps and kills."""
+    """The outcome of a check of resuming: whether the weights were the same, after how many steps and kills."""
 
     is_same: bool
     num_steps: int
@@ -67,7 +67,7 @@ def verify(
                 shutil.rmtree(killed)
             if _kill_at(place, arguments, killed):
                 num_kills += 1
-                console.print(f"killed in step {place + 1:,}, after {_where(killed)} ({num_kills} of {kills})")
+                console.print(f"killed in step {place + 1:,}, after {_describe_last(killed)} ({num_kills} of {kills})")
         train_in_process(arguments, killed)
         return ResumeVerdict(is_same and _are_same(whole, killed), steps, num_kills)
 
@@ -91,7 +91,7 @@ def _last_checkpoint(folder: Path) -> int:
     return int(found[-1].stem.removeprefix("step-")) if found else 0
 
 
-def _where(folder: Path) -> str:
+def _describe_last(folder: Path) -> str:
     last = _last_checkpoint(folder)
     return f"checkpoint {last:,}" if last else "no checkpoint yet"
 

@@ -55,7 +55,7 @@ class DataCount(NamedTuple):
 Rows = Sequence[Sequence[int]]  # of the base's rows: for each row here those whose mean it is; none: it is new
 
 
-class Inherited(NamedTuple):
+class InheritedFields(NamedTuple):
     """What a run takes from the run it begins with, as names of sections and fields."""
 
     same: tuple[str, ...] = ("model",)  # another value is refused
@@ -377,7 +377,7 @@ class Task(NamedTuple):
     scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): what `examine` scores
     calibrate: Callable[..., Mapping[str, str]] | None = None
     # (config, predictor), at the end of a training: small files that the run gets then, name and text
-    inherited: Inherited | None = None  # what its runs take from the one they begin with; None: they begin with none
+    inherited: InheritedFields | None = None  # what its runs take from the one they begin with; None: they have none
 
 
 def _words(given: Any) -> dict[str, TextSide]:

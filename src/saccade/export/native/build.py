@@ -44,7 +44,7 @@ ARM: Mapping[str, InstructionSet] = {
 }
 
 
-class CannotBuild(Exception):
+class BuildError(Exception):
     """The reason why there is no library."""
 
 
@@ -60,7 +60,7 @@ def find_compiler() -> str:
     for name in [named] if named else COMPILERS:
         if (found := shutil.which(name)) is not None:
             return found
-    raise CannotBuild(f"no C compiler was found ({named or ', '.join(COMPILERS)})")
+    raise BuildError(f"no C compiler was found ({named or ', '.join(COMPILERS)})")
 
 
 def build(out: Path, *more: str) -> None:
@@ -95,7 +95,7 @@ def build(out: Path, *more: str) -> None:
             "-pthread",
         ]
         if problem := _run(command):
-            raise CannotBuild(f"{compiler} could not compile it: {problem}")
+            raise BuildError(f"{compiler} could not compile it: {problem}")
 
 
 def name_wheel(library: Path) -> str:

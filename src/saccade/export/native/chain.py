@@ -32,7 +32,6 @@ class NativeChain(nn.Module):
         return self.chain.score(emission_BTV, tag_BT, length_B) - self.log_partition(emission_BTV, length_B)
 
     def log_partition(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
-        """Return log Z(x), [B]."""
         found = self._find(emission_BTV, length_B)
         return self.chain.log_partition(emission_BTV, length_B) if found is None else found.log_sum_B
 

@@ -75,7 +75,7 @@ class NativeEngine:
         return self._opened.handle
 
     def start(self, source_BS: Tensor, source_length_B: Tensor, /) -> NativeState:
-        """Read the source."""
+        """Read the source; its encoder runs in the library."""
         rows = [ids[:length] for ids, length in zip(source_BS.tolist(), source_length_B.tolist(), strict=True)]
         self.check_ids(rows)
         return NativeState(NativeBatch(self, rows), np.arange(len(rows)), np.zeros((len(rows), 0), np.int64))

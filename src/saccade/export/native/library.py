@@ -96,7 +96,7 @@ def load_library() -> ctypes.CDLL:
     """Load the library, built first where there is none; `UserError` says why it can't be."""
     try:
         library = ctypes.CDLL(str(find_library()))
-    except (build.CannotBuild, OSError) as error:
+    except (build.BuildError, OSError) as error:
         raise UserError(f"engine: the native library can't be used here: {error}; the engine torch can") from None
     for name, (result, arguments) in SIGNATURES.items():
         function = getattr(library, f"saccade_{name}")
@@ -117,7 +117,7 @@ class OpenedModel:
 
     @property
     def handle(self) -> int:
-        """What functions of the library take."""
+        """Return the handle that functions of the library take; a forked process opens the model again."""
         if self._process != os.getpid():
             self._open()
         return self._handle
@@ -146,7 +146,7 @@ def _find_built() -> Path:
     path = cache_folder() / "native" / f"{digest.hexdigest()[:24]}.so"
     if path.exists():
         return path
-    with writable(path.parent) as folder, FileLock(folder / ".lock"):
+    with find_writable(path.parent) as folder, FileLock(folder / ".lock"):
         path = folder / path.name
         if not path.exists():
             with replace_file(path) as draft:
@@ -155,7 +155,7 @@ def _find_built() -> Path:
 
 
 @contextmanager
-def writable(folder: Path) -> Iterator[Path]:
+def find_writable(folder: Path) -> Iterator[Path]:
     """Give a folder to write in: this one, or where it can't be written, one that lasts as long as the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

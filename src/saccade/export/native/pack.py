@@ -19,7 +19,7 @@ from saccade.attention.positions import Learned, Relative, Rotary, Sinusoidal
 from saccade.decoding import Ensemble
 from saccade.errors import UserError
 from saccade.export.native import recurrent
-from saccade.export.native.library import cache_folder, find_library, load_library, writable
+from saccade.export.native.library import cache_folder, find_library, find_writable, load_library
 from saccade.export.projections import Affine, read_affine, read_projections, refuse_sizes
 from saccade.files import replace_file
 from saccade.layers.feed_forward import FeedForward
@@ -74,7 +74,7 @@ def pack(network: Packable, quantization: str) -> Path:
             os.utime(path)
         return path
     try:
-        with writable(path.parent) as folder:
+        with find_writable(path.parent) as folder:
             path = folder / path.name
             with replace_file(path) as draft:
                 write(network, draft, quantization)
@@ -119,7 +119,7 @@ def _fingerprint(network: Packable) -> str:
 
 @torch.no_grad()
 def write(network: Packable, path: Path, quantization: str) -> None:
-    """Write the packed file."""
+    """Write the packed file: the header, and each array, aligned."""
     is_int8 = quantization == "int8"
     with path.open("wb") as file:
         file.write(bytes(HEADER))

@@ -1,4 +1,4 @@
-"""What the native library reads of an RNN encoder-decoder: its sizes and its matrices, in the order of csrc/model.c."""
+"""An RNN encoder-decoder for the native library: its sizes and its matrices, in the order of csrc/model.c."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class NativeSearch:
         return isinstance(options, BeamOptions) and options.width <= MOST_WIDTH and not options.no_repeat_ngram
 
     def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> None:
-        """Refuse nothing."""
+        """Refuse nothing: every option can be combined with prefixes."""
 
     def search(
         self, sources: Ids, prefixes: Ids, options: BeamOptions | SamplingOptions, tick: Tick | None
@@ -77,7 +77,7 @@ class NativeSearch:
         source_BS, length_B = pad_sources(sources)
         constraints = constrain(options, source_BS, length_B, prefixes)
         order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))  # so that threads end together
-        running = _Running(self._engine, options, len(sources))
+        running = _RunningSearch(self._engine, options, len(sources))
         try:
             limits, guards = constraints.limit_B.tolist(), constraints.guarded_B.tolist()
             for row in order:
@@ -102,7 +102,7 @@ def _is_busy() -> bool:
 
 
 @final
-class _Running:
+class _RunningSearch:
     """A search of the library, from its beginning to its end."""
 
     def __init__(self, engine: NativeEngine, options: BeamOptions, count: int) -> None:

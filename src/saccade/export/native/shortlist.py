@@ -137,7 +137,7 @@ def learn(
 
 @final
 class _Tally:
-    """How much weight each pair of a source id and a target id has had."""
+    """The sum of the weights of each pair of a source id and a target id."""
 
     def __init__(self, num_target: int) -> None:
         self._num_target, self._waiting = num_target, 0

@@ -20,7 +20,7 @@ Parts = list[str]
 
 
 class KeyScope(NamedTuple):
-    """Where queries and keys stand, which keys are allowed [B or 1, 1, T or 1, S], and a bias [H, T, S]."""
+    """Places of queries and keys, the allowed keys [B or 1, 1, T or 1, S], and a bias [H, T, S]."""
 
     query_T: str
     key_T: str
@@ -39,9 +39,9 @@ class BlockOutput(NamedTuple):
 def see_all(graph: Graph, x_BSD: str, length_B: str, sizes: BlockSizes, bias: Relative | None) -> KeyScope:
     """Return where an encoder looks: at all steps, or at those within its window."""
     place = graph.steps(graph.number(0), graph.size(x_BSD, 1))
-    allowed = within(graph, place, length_B)
+    allowed = mark_within(graph, place, length_B)
     if sizes.window is not None:
-        allowed = graph("And", allowed, near(graph, place, place, sizes.window))
+        allowed = graph("And", allowed, mark_near(graph, place, place, sizes.window))
     return KeyScope(place, place, allowed, read_bias(graph, bias, place, place))
 
 
@@ -60,9 +60,9 @@ def encode(graph: Graph, blocks: Iterable[nn.Module], x: str, keys: KeyScope, si
     weights = Parts()
     for block in cast(Iterable[EncoderBlock], blocks):
         attending, feeding = cast(list[Residual], list(block.residuals))
-        found = attend_itself(graph, block.attention, before(graph, x, attending), keys, None)
-        x = after(graph, x, found.answer, attending)
-        x = after(graph, x, feed(graph, block.feed_forward, before(graph, x, feeding), sizes), feeding)
+        found = attend_itself(graph, block.attention, norm_input(graph, x, attending), keys, None)
+        x = add_residual(graph, x, found.answer, attending)
+        x = add_residual(graph, x, feed(graph, block.feed_forward, norm_input(graph, x, feeding), sizes), feeding)
         weights.append(found.weight)
     return x, weights
 
@@ -75,12 +75,12 @@ def put_weights(
     graph.output(name, stacked, np.float32, [rows, len(weights), sizes.num_heads, *axes])
 
 
-def before(graph: Graph, x: str, residual: Residual) -> str:
+def norm_input(graph: Graph, x: str, residual: Residual) -> str:
     """Return what the layer of a residual connection reads."""
     return graph.norm(x, residual.norm) if residual.is_pre else x
 
 
-def after(graph: Graph, x: str, answer: str, residual: Residual) -> str:
+def add_residual(graph: Graph, x: str, answer: str, residual: Residual) -> str:
     """Return the sum, which a post-norm normalises."""
     total: str = graph("Add", x, answer)
     return total if residual.is_pre else graph.norm(total, residual.norm)
@@ -134,17 +134,17 @@ def _turn(graph: Graph, attention: MultiHeadAttention, x: str, place: str | None
     return graph.rotate(x, cast(str, place), cast(Any, attention.rotate).angles.rate_half)
 
 
-def within(graph: Graph, place_S: str, length_B: str) -> str:
+def mark_within(graph: Graph, place_S: str, length_B: str) -> str:
     """Return which keys are within their lengths, [B, 1, 1, S]."""
     return str(graph("Less", place_S, graph("Unsqueeze", length_B, graph.integers(1, 2, 3))))
 
 
 def distance(graph: Graph, query_T: str, key_S: str) -> str:
-    """Return s - t, [T, S]."""
+    """Add nodes for s - t, [T, S]."""
     return str(graph("Sub", key_S, graph("Unsqueeze", query_T, graph.integers(1))))
 
 
-def near(graph: Graph, query_T: str, key_S: str, window: int) -> str:
+def mark_near(graph: Graph, query_T: str, key_S: str, window: int) -> str:
     """Return which keys are within a window around their query, [T, S]."""
     return str(graph("LessOrEqual", graph("Abs", distance(graph, query_T, key_S)), graph.number(window)))
 

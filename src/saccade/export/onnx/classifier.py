@@ -29,7 +29,7 @@ def make_classifier(network: TextClassifier) -> bytes:
     length = graph.input("length", np.int64, [rows])
     x = graph("Gather", graph.constant(network.embedding.weight), ids)
     encoded = encode_text(graph, network.encoder, x, length)
-    vector, weight = _POOLINGS[type(network.pooling)](graph, network.pooling, encoded, _within(graph, ids, length))
+    vector, weight = _POOLINGS[type(network.pooling)](graph, network.pooling, encoded, _mark_real(graph, ids, length))
     if network.context is not None:
         vector, own_B = _read_windows(graph, network, network.context, vector)
         weight = weight if weight is None else graph("Gather", weight, own_B)
@@ -45,7 +45,7 @@ def make_classifier(network: TextClassifier) -> bytes:
     return graph.to_bytes()
 
 
-def _within(graph: Graph, ids: str, length: str) -> str:
+def _mark_real(graph: Graph, ids: str, length: str) -> str:
     """Return which tokens are real, [B, 1, S]."""
     place_S = graph.steps(graph.number(0), graph.size(ids, 1))
     return str(graph("Less", place_S, graph("Unsqueeze", length, graph.integers(1, 2))))
@@ -123,7 +123,7 @@ def _read_documents(graph: Graph, reader: DocumentReader, vector_UD: str) -> Poo
     window = graph.input("window", np.int64, ["batch", "window"])
     length = graph.input("window_length", np.int64, ["batch"])
     encoded = encode_text(graph, reader.encoder, graph("Gather", vector_UD, window), length)
-    return _POOLINGS[type(reader.pooling)](graph, reader.pooling, encoded, _within(graph, window, length))
+    return _POOLINGS[type(reader.pooling)](graph, reader.pooling, encoded, _mark_real(graph, window, length))
 
 
 def _attend_to_window(graph: Graph, context: AttentionContext, window_BWD: str, length: str) -> str:

@@ -22,7 +22,7 @@ Hidden = list[str]  # h, and c of an LSTM; each [B, L, D]
 
 
 class Step(NamedTuple):
-    """What a step reads: its word [B, 1, E], the states [B, 1, D] of every layer, and the inputs of the graph."""
+    """Inputs of a step: its word [B, 1, E], the states [B, 1, D] of every layer, and the inputs of the graph."""
 
     x: str
     states: list[list[str]]
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """What a step answers: a vector [B, 1, D], the states, weights [B, 1, S], and what the next step is fed."""
+    """Outputs of a step: a vector [B, 1, D], the states, weights [B, 1, S], and what the next step is fed."""
 
     vector: str
     states: list[list[str]]

@@ -22,7 +22,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class RuntimeState(NamedTuple):
-    """What stays the same for all steps of a batch, and what is left of the step before; both begin with the batch."""
+    """Arrays that stay the same for all steps of a batch, and those of the step before; both begin with the batch."""
 
     fixed: Arrays
     past: Arrays

@@ -22,10 +22,10 @@ class OnnxSearch:
         self._engine = engine
 
     def refuse(self, options: BeamOptions | SamplingOptions) -> None:
-        """Refuse nothing."""
+        """Refuse nothing: every option works."""
 
     def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> None:
-        """Refuse nothing."""
+        """Refuse nothing: prefixes work with every option."""
 
     def search(
         self, sources: Ids, prefixes: Ids, options: BeamOptions | SamplingOptions, tick: Tick | None

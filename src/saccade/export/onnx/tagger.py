@@ -87,7 +87,7 @@ def _see_places(graph: Graph, places: OtherPlaces, x_BTD: str) -> str:
     x_NSD = graph("Gather", flat_ND, place)
     step_S = graph.steps(graph.number(0), graph.size(place, 1))
     other = graph("Not", graph("Equal", blocks.distance(graph, step_S, step_S), graph.number(0)))
-    keys = KeyScope(step_S, step_S, graph("And", blocks.within(graph, step_S, length), other))
+    keys = KeyScope(step_S, step_S, graph("And", blocks.mark_within(graph, step_S, length), other))
     found = blocks.attend_itself(graph, places.attention, x_NSD, keys, None).answer
     real = graph("Reshape", graph("Less", step_S, _column(graph, length)), graph.integers(-1))
     index_M = graph("Compress", graph("Reshape", place, graph.integers(-1)), real)

@@ -46,15 +46,15 @@ def make_decoder(network: Transformer) -> bytes:
     x, weights = _embed(graph, network, network.target, read, own.query_T), Parts()
     for number, block in enumerate(cast(Iterator[DecoderBlock], network.decoder)):
         attending, crossing, feeding = cast(list[Residual], list(block.residuals))
-        found = blocks.attend_itself(graph, block.own, blocks.before(graph, x, attending), own, past[number])
-        x = blocks.after(graph, x, found.answer, attending)
+        found = blocks.attend_itself(graph, block.own, blocks.norm_input(graph, x, attending), own, past[number])
+        x = blocks.add_residual(graph, x, found.answer, attending)
         for name, value in zip(NAMES, found.memory, strict=True):
             shape: list[str | int] = ["batch", sizes.num_heads, "all", f"{name}_width"]
             graph.output(f"present.{number}.{name}", value, np.float32, shape)
-        found = blocks.ask(graph, block.cross, blocks.before(graph, x, crossing), memory[number], across, None)
-        x = blocks.after(graph, x, found.answer, crossing)
-        fed = blocks.feed(graph, block.feed_forward, blocks.before(graph, x, feeding), sizes)
-        x = blocks.after(graph, x, fed, feeding)
+        found = blocks.ask(graph, block.cross, blocks.norm_input(graph, x, crossing), memory[number], across, None)
+        x = blocks.add_residual(graph, x, found.answer, crossing)
+        fed = blocks.feed(graph, block.feed_forward, blocks.norm_input(graph, x, feeding), sizes)
+        x = blocks.add_residual(graph, x, fed, feeding)
         weights.append(found.weight)
     _put_logits(graph, network, x)
     blocks.put_weights(graph, "attention", weights, sizes, ("steps", "source"))
@@ -82,10 +82,10 @@ def _make_scopes(
     place, everywhere = graph.steps(num_past, num_read), graph.steps(graph.number(0), graph("Add", num_past, num_read))
     allowed = graph("LessOrEqual", blocks.distance(graph, place, everywhere), graph.number(0))
     if network.sizes.window is not None:
-        allowed = graph("And", allowed, blocks.near(graph, place, everywhere, network.sizes.window))
+        allowed = graph("And", allowed, blocks.mark_near(graph, place, everywhere, network.sizes.window))
     own = KeyScope(place, everywhere, allowed, blocks.read_bias(graph, network.decoder_bias, place, everywhere))
     source_place = graph.steps(graph.number(0), graph.size(memory, 2))
-    return own, KeyScope(place, source_place, blocks.within(graph, source_place, length))
+    return own, KeyScope(place, source_place, blocks.mark_within(graph, source_place, length))
 
 
 def _embed(graph: Graph, network: Transformer, table: nn.Embedding, ids: str, place: str) -> str:

@@ -235,7 +235,7 @@ _FOUND: list[ctypes.CDLL | None] = []
 
 def _nvrtc() -> ctypes.CDLL | None:
     if not _FOUND:
-        _FOUND.append(next((library for library in _libraries() if _works(library)), None))
+        _FOUND.append(next((library for library in _libraries() if _can_compile(library)), None))
     return _FOUND[0]
 
 
@@ -257,7 +257,7 @@ def _libraries() -> Iterator[ctypes.CDLL]:
             continue
 
 
-def _works(nvrtc: ctypes.CDLL) -> bool:
+def _can_compile(nvrtc: ctypes.CDLL) -> bool:
     """Return True if it compiles an empty kernel: a library without its parts loads, and fails only then."""
     program, flag = ctypes.c_void_p(), b"--gpu-architecture=sm_80"
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void empty() {}", b"empty.cu", 0, None, None)

@@ -30,7 +30,7 @@ from saccade.tasks.answer.result import AnswerCounts, StoryAnswer
 from saccade.tasks.answer.swaps import Swaps
 from saccade.tasks.base import (
     DataCount,
-    Inherited,
+    InheritedFields,
     Job,
     ReportPart,
     RequestOptions,
@@ -209,7 +209,7 @@ def _article(story: Story, found: StoryAnswer) -> tuple[str, str, str, str]:
 
 
 ROUTE = Route("Answer questions about stories", options=RequestOptions, reads_whole=False)
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "tokenizer", "data.max_sentences", "data.lowercase", "data.split_punctuation"),
     free=("model.dropout", "tokenizer.grow"),
     usual=("data.max_length",),

@@ -25,7 +25,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner, Encoder
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
+from saccade.tasks.base import DataCount, InheritedFields, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
@@ -225,7 +225,7 @@ def _say(
 
 
 ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "tokenizer", "data.kind", "data.lower_case", "data.punctuation"),
     free=("model.dropout", "model.feature_dropout", "model.forgetting", "tokenizer.grow"),
     usual=("data.side", "data.frames", "data.axes", "data.scale", "decoding"),

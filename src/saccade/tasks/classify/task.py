@@ -26,7 +26,7 @@ from saccade.errors import UserError
 from saccade.inspection.draw import document
 from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
+from saccade.tasks.base import DataCount, InheritedFields, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.config import (
@@ -218,7 +218,7 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "tokenizer", "data.lowercase", "data.split_punctuation", "data.context"),
     free=(
         "model.word_dropout",

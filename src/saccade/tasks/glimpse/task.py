@@ -18,7 +18,7 @@ from saccade.inspection.draw import path
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, Task, match_rows
+from saccade.tasks.base import DataCount, InheritedFields, Job, ReportPart, Route, Rows, Task, match_rows
 from saccade.tasks.devices import device_for, load_trained
 from saccade.tasks.glimpse.config import (
     GlimpseConfig,
@@ -174,7 +174,7 @@ def _validator(config: GlimpseConfig, glimpser: Glimpser, canvas_NCYX: Tensor, l
     return validate
 
 
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "data.channels"),
     free=("model.dropout", "model.policy_reaches_core"),
     usual=("data.resize", "decoding"),

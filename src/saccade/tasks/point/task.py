@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from saccade.inspection.draw import plane
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.pointing.pointer_network import LEAST, PointerNetwork
-from saccade.tasks.base import Inherited, Job, ReportPart, RequestOptions, Route, Task
+from saccade.tasks.base import InheritedFields, Job, ReportPart, RequestOptions, Route, Task
 from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.point.config import PointConfig
@@ -113,5 +113,5 @@ def _loss(pointer: Pointer, valid: list[Example]) -> tuple[float, int]:
 
 
 ROUTE = Route("Point at elements in order", options=RequestOptions)
-INHERITED = Inherited(same=("model", "data.problem"), free=(), usual=("decoding",))
+INHERITED = InheritedFields(same=("model", "data.problem"), free=(), usual=("decoding",))
 POINT = Task(PointConfig, prepare, load, examine, ROUTE, inherited=INHERITED)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from saccade.inspection.draw import tracks
 from saccade.inspection.pages.render import render_picture, render_table
-from saccade.tasks.base import Inherited, Job, ReportPart, RequestOptions, Route, Task
+from saccade.tasks.base import InheritedFields, Job, ReportPart, RequestOptions, Route, Task
 from saccade.tasks.console import say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.remember.config import RememberConfig
@@ -106,5 +106,5 @@ def _validate(recaller: Recaller, valid: list[BitSequence]) -> dict[str, float]:
 
 
 ROUTE = Route("Write sequences of bits back", options=RequestOptions)
-INHERITED = Inherited(same=("model", "data.width"), free=())
+INHERITED = InheritedFields(same=("model", "data.width"), free=())
 REMEMBER = Task(RememberConfig, prepare, load, examine, ROUTE, inherited=INHERITED)

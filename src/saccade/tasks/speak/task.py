@@ -25,7 +25,7 @@ from saccade.inspection.pages.render import render_picture
 from saccade.models.synthesizer import Synthesizer
 from saccade.tasks.base import (
     DataCount,
-    Inherited,
+    InheritedFields,
     Job,
     ReportPart,
     RequestOptions,
@@ -201,7 +201,7 @@ def _validate(speaker: Speaker, own: SpeechSet) -> dict[str, float]:
 
 
 ROUTE = Route("Speak texts", options=RequestOptions, reads_whole=False)
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "frames"),
     free=("model.dropout", "model.prenet_dropout"),
     usual=("data.lowercase", "decoding"),

@@ -20,7 +20,7 @@ from saccade.data.tags.spans import convert_tags, find_spans, span_scores
 from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
+from saccade.tasks.base import DataCount, InheritedFields, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
@@ -181,7 +181,7 @@ def _mark_tags(one: TaggedSentence | Tagged) -> Markup:
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 
 
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "data.feature_columns"),
     free=("model.word_dropout", "model.dropout", "model.attention_dropout", "model.activation_dropout"),
 )

@@ -24,7 +24,7 @@ from saccade.inspection.pages.samples import PageSample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.models.seq2seq import Seq2Seq
 from saccade.models.transformer import Transformer
-from saccade.tasks.base import Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
+from saccade.tasks.base import InheritedFields, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
@@ -339,7 +339,7 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> PageS
     )
 
 
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("input", "features", "tokenizer", "model"),
     free=(
         *("model.dropout", "model.attention_dropout", "model.activation_dropout"),

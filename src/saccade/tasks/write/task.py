@@ -26,7 +26,7 @@ from saccade.data.text.tokenizer_choice import choose_size
 from saccade.errors import UserError
 from saccade.inspection.pages.samples import PageSample, render_samples
 from saccade.models.recurrent_writer import RecurrentWriter
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, Task
+from saccade.tasks.base import DataCount, InheritedFields, Job, ReportPart, Route, Rows, Task
 from saccade.tasks.console import busy, say
 from saccade.tasks.devices import load_trained
 from saccade.tasks.mixing import mix_old, settle_old
@@ -229,7 +229,7 @@ def _say(config: WriteConfig, tokenizer: AnyTokenizer, streams: dict[str, Stream
 
 
 ROUTE = Route("Write on", options=WriteOptions, reads_whole=False, streams=True)
-INHERITED = Inherited(
+INHERITED = InheritedFields(
     same=("model", "tokenizer"),
     free=(
         *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
