@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from runs import make_run
 from saccade.bench import align
 from saccade.bench.align import AlignFiles, AlignPlan
-from saccade.bench.peers.environments import Environment, Failed
+from saccade.bench.peers.environments import Environment, PeerError
 from saccade.cli import app
 from saccade.data.text.corpus import Pair
 from saccade.inspection.align import chosen_head
@@ -76,7 +76,7 @@ def test_eflomal_reads_the_gold_sentences_and_the_training_text(plan: AlignPlan)
 
 def test_a_peer_that_does_not_install_has_its_reason(plan: AlignPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Environment) -> None:
-        raise Failed("pip ended with exit code 1: no C compiler")
+        raise PeerError("pip ended with exit code 1: no C compiler")
 
     monkeypatch.setattr(Environment, "install", broken)
     arguments = ["bench", "align", plan.runs[0], "--reverse", plan.runs[1], "--input", plan.files.source]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from saccade.bench.repeat import trainings
 from saccade.bench.repeat.cases import CASES
-from saccade.bench.repeat.trainings import RepeatPlan, RepeatRow, Trained
+from saccade.bench.repeat.trainings import RepeatPlan, RepeatRow, TrainingHashes
 from saccade.cli.bench import repeat as command
 from saccade.runs import config as config_file
 
@@ -33,8 +33,8 @@ def test_every_case_is_a_valid_config(name: str, tmp_path: Path) -> None:
     config_file.check_config(CASES[name](tmp_path), name)
 
 
-def trained(*hashes: str) -> list[Trained]:
-    return [Trained(one, "c", rate, was_busy=False) for rate, one in enumerate(hashes, 1)]
+def trained(*hashes: str) -> list[TrainingHashes]:
+    return [TrainingHashes(one, "c", rate, was_busy=False) for rate, one in enumerate(hashes, 1)]
 
 
 def test_differences_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

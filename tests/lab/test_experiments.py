@@ -34,7 +34,7 @@ from saccade.lab.claims import (
     width,
 )
 from saccade.lab.claims.phrases import alignment, heads, pairs, smoothing, translator
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, slope
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, slope
 from saccade.lab.table import EXPERIMENTS
 
 PAGES = Path(__file__).parents[2] / "docs" / "lab"
@@ -47,7 +47,9 @@ def made(**checks: tuple[float, float]) -> Experiment:
         **dict.fromkeys(TOLD, "one"),
         checks=[Check(number, number, *bounds) for number, bounds in checks.items()],
         panels={"line": Panel("Line", "x", "y", log_across=True, log_up=True)},
-        measure=lambda seed, _: Measured({"line": {"a": [(1, seed), (2, 2 * seed)]}}, {"low": seed, "high": 2 * seed}),
+        measure=lambda seed, _: Measurements(
+            {"line": {"a": [(1, seed), (2, 2 * seed)]}}, {"low": seed, "high": 2 * seed}
+        ),
         minutes="no time",
     )
 
@@ -229,9 +231,9 @@ def test_a_pruned_head_gives_nothing_and_comes_back() -> None:
     x_BTD, memory_BSD = torch.randn(1, 3, translator.WIDTH), torch.randn(1, 4, translator.WIDTH)
     with torch.no_grad():
         whole = first.attention(x_BTD, memory_BSD)
-        with heads.without(listed[: translator.HEADS]):
+        with heads.disable_heads(listed[: translator.HEADS]):
             assert torch.equal(first.attention(x_BTD, memory_BSD)[0, 0], first.attention.output.bias)
-        with heads.without([first]):
+        with heads.disable_heads([first]):
             assert not torch.allclose(first.attention(x_BTD, memory_BSD), whole, atol=1e-3)
         assert torch.equal(first.attention(x_BTD, memory_BSD), whole)
 

@@ -26,7 +26,7 @@ from runs import make_run
 from saccade.bench.serving.http_client import RunningServer, start_server
 from saccade.runs.load import load_run
 from saccade.serving.http.metrics import Metrics
-from saccade.serving.processes.connections import ANSWERED, ASKED, FREE, WAITS, Held, Inbox, Outbox
+from saccade.serving.processes.connections import ANSWERED, ASKED, FREE, WAITS, HeldConnection, Inbox, Outbox
 from saccade.serving.processes.metrics import SharedMetrics, TeamCounts
 from saccade.training import checkpoints
 
@@ -83,7 +83,7 @@ def test_counters_are_added_up_and_outlive_their_process(tmp_path: Path) -> None
     assert found["saccade_connections", ()] == 3
 
 
-Begun = list[tuple[Held, socket.socket]]
+Begun = list[tuple[HeldConnection, socket.socket]]
 
 
 @pytest.fixture

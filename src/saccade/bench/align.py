@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, final
 from rich.table import Table
 
 import saccade
-from saccade.bench.peers.environments import Environment, Failed
+from saccade.bench.peers.environments import Environment, PeerError
 from saccade.data.text.corpus import Pair
 from saccade.inspection.align.aligner import (
     Aligner,
@@ -119,7 +119,7 @@ def _measure_eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold
         started = time.perf_counter()
         both = run_eflomal(environment, text, pairs, is_lower=plan.is_lower)
         return AlignRow("eflomal", version, dict(score_ways(both, both, gold)), time.perf_counter() - started)
-    except Failed as error:
+    except PeerError as error:
         return AlignRow("eflomal", "-", {}, 0.0, str(error))
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from saccade.bench.measure import medians_side_by_side
 from saccade.bench.peers.decoders import DECODERS, DecoderSetting, Write
-from saccade.bench.peers.environments import Failed
+from saccade.bench.peers.environments import PeerError
 from saccade.bench.peers.shortlists import draw_shortlist, draw_sources
 from saccade.bench.training.accelerator import OURS
 from saccade.bench.training.flops import ModelSizes
@@ -186,7 +186,7 @@ def _build(name: str, job: DecodeJob) -> Write | str:
             return str(error)
     try:
         return DECODERS[name].build(job.setting)
-    except Failed as error:
+    except PeerError as error:
         return str(error)
 
 

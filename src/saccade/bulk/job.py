@@ -57,7 +57,7 @@ def _read_known(place: str, key: str, output: str) -> dict[str, int]:
     return known
 
 
-def run_here(work: Work, shards: Sequence[Shard]) -> Iterator[WrittenShard]:
+def run_locally(work: Work, shards: Sequence[Shard]) -> Iterator[WrittenShard]:
     """Do the work in this process, one shard after the other."""
     answer = work.start()
     for shard in shards:

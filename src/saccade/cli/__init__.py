@@ -93,7 +93,7 @@ def main() -> None:
     terminal.escape_unknown_letters()
     gc.disable()  # until the command is imported: to look through all that again and again takes a quarter of a second
     try:
-        with terminal.one_line_warnings():
+        with terminal.shorten_warnings():
             code = app(prog_name="saccade", standalone_mode=False)
         sys.exit(code)
     except terminal.Misuse as error:

@@ -34,8 +34,8 @@ from saccade.cli.flags import (
     ShortlistFile,
     Terms,
     Threads,
+    collect_options,
     group_flags,
-    options_given,
     refuse_others,
     set_threads,
 )
@@ -49,7 +49,7 @@ from saccade.tasks.base import Portable, Predictor
 
 @dataclass(frozen=True)
 class ScoringFlags:
-    """How outputs are made and scored."""
+    """Flags that say how outputs are made and scored."""
 
     width: Beam = None
     length_penalty: LengthPenalty = None
@@ -100,7 +100,7 @@ def evaluate(
     """Score a model on a test set: BLEU and chrF, exact matches, accuracy, F1, word errors."""
     if plot is not None:
         heatmap.check_ending(plot)
-    options, choice = options_given(scoring), EngineChoice(engine, quantization, shortlist)
+    options, choice = collect_options(scoring), EngineChoice(engine, quantization, shortlist)
     runs, files = (model, *(ensemble or ())), [*map(Path, named or ())]
     if many.on is not None:
         refuse_with_many({"--plot": plot, "--confidence": scoring.confidence or None, "--tokenize": scoring.tokenize})

@@ -107,7 +107,7 @@ def _fields(group: Any) -> list[inspect.Parameter]:
     return [inspect.Parameter(one.name, kind, default=one.default, annotation=hints[one.name]) for one in fields(group)]
 
 
-def options_given(*groups: Any) -> dict[str, Any]:
+def collect_options(*groups: Any) -> dict[str, Any]:
     """Return the options of a predictor that the flags of these groups ask for, by their names."""
     values = {one.name: getattr(group, one.name) for group in groups for one in fields(group)}
     return {name: value for name, value in values.items() if value is not None and value is not False}

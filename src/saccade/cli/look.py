@@ -13,7 +13,7 @@ from rich.console import Console
 
 from saccade.cli import bulk, terminal
 from saccade.cli.bulk import BulkFlags
-from saccade.cli.flags import RunFolder, group_flags, options_given
+from saccade.cli.flags import RunFolder, collect_options, group_flags
 from saccade.cli.looking import align, trust
 from saccade.cli.looking.align import AlignJob
 from saccade.cli.looking.show import LookOutput
@@ -47,7 +47,7 @@ FITS = {  # what goes with each way of looking; the first is the plain one
 
 @dataclass(frozen=True)
 class ViewFlags:
-    """Which weights to show, and how."""
+    """Flags that say which weights to show, and how."""
 
     kind: Annotated[
         str | None, typer.Option(help=f"The attention to show: {', '.join(KINDS)}. (default: the first)")
@@ -69,7 +69,7 @@ class ViewFlags:
 
 @dataclass(frozen=True)
 class TrustFlags:
-    """Whether to test the attention."""
+    """Flags that test the attention."""
 
     trust: Annotated[bool, typer.Option("--trust", help="Test whether the attention explains the answers.")] = False
     erase: Annotated[
@@ -79,7 +79,7 @@ class TrustFlags:
 
 @dataclass(frozen=True)
 class AlignFlags:
-    """Whether to align words, and how."""
+    """Flags that align words."""
 
     align: Annotated[
         bool, typer.Option("--align", help="Write the word alignments of two files, or of pairs in one.")
@@ -119,7 +119,7 @@ def look(
 ) -> None:
     """Show the attention of a model: the words, or the parts of a picture, that it read."""
     given = {"text": texts, "--input": read, "--target": target, "--draw": picture}
-    flags = {f"--{name}": value for name, value in options_given(view, trusting, aligning, many).items()}
+    flags = {f"--{name}": value for name, value in collect_options(view, trusting, aligning, many).items()}
     source = None if read is None else Path(read)
     _refuse_what_does_not_fit({**given, **flags}, "--align" if aligning.align else "--trust" if trusting.trust else "")
     if aligning.align:
@@ -171,7 +171,7 @@ def _refuse_what_does_not_fit(given: dict[str, Any], way: str) -> None:
 
 
 def _check(request: LookOutput, flags: dict[str, Any]) -> None:
-    """What would have no effect is refused, not ignored."""
+    """Refuse flags that would have no effect."""
     request.view.check()
     named, heads = [flag for flag in flags if flag not in ("--kind", "--heads")], "--heads" in flags
     if request.is_page:
@@ -219,7 +219,7 @@ def _options(predictor: Predictor, request: LookOutput, target: str | None, flag
 
 
 def _targets(predictor: Predictor, target: str | None, texts: list[str] | None) -> Iterator[str] | None:
-    """Of texts the output itself, of a file of texts the lines of another."""
+    """Return the targets: of texts the output itself, of a file of texts the lines of another."""
     if target is None:
         return None
     return iter([corpus.clean(target)] * len(texts)) if texts else predictor.read_targets(Path(target))

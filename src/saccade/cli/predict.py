@@ -33,8 +33,8 @@ from saccade.cli.flags import (
     ShortlistFile,
     Terms,
     Threads,
+    collect_options,
     group_flags,
-    options_given,
     refuse_others,
     set_threads,
 )
@@ -50,7 +50,7 @@ from saccade.tasks.unknown import UnknownCounts
 
 @dataclass(frozen=True)
 class SearchFlags:
-    """How to search for outputs, and how long they may be."""
+    """Flags that say how to search for outputs, and how long they may be."""
 
     width: Beam = None
     num_best: Annotated[int | None, typer.Option(min=1, help="Number of outputs for each line; needs --json.")] = None
@@ -84,7 +84,7 @@ class SamplingFlags:
 
 @dataclass(frozen=True)
 class EvidenceFlags:
-    """What to show beside an answer."""
+    """Flags that say what to show beside an answer."""
 
     attention: Annotated[bool, typer.Option("--attention", help="Draw the attention below each output.")] = False
     confidence: Annotated[
@@ -105,7 +105,7 @@ class EvidenceFlags:
 
 @dataclass(frozen=True)
 class PictureFlags:
-    """Where pictures of the answers go."""
+    """Flags that say where pictures of the answers go."""
 
     pictures: Annotated[
         Path | None, typer.Option("--draw", help="Write a picture of each output into this folder.")
@@ -153,7 +153,7 @@ def predict(
     if (search.num_best or 1) > 1 and not as_json:
         raise UserError("--num-best: more than one output a line needs --json")
     pictures.check()
-    options, choice = options_given(search, sampling, evidence), EngineChoice(engine, quantization, shortlist)
+    options, choice = collect_options(search, sampling, evidence), EngineChoice(engine, quantization, shortlist)
     if many.on is not None:
         refused = {"texts": texts, "--prefix": prefix, "--draw": pictures.pictures, "--stream": as_written}
         refuse_with_many({**refused, "--attention": evidence.attention or None})

@@ -1,4 +1,4 @@
-"""What `export` and `import` share: a proof is made while its steps are shown, and told."""
+"""Proofs, for `export` and `import`: made while their steps are shown, and printed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(source: Path | None, target: Path | None) -> None:
 def make(prove: Callable[[Say], Proof], threads: int | None) -> Proof:
     """Prove with so many threads, and show what is being done."""
     set_threads(threads)
-    with terminal.quiet(), terminal.showing_steps() as say:
+    with terminal.quiet(), terminal.show_steps() as say:
         return prove(say)
 
 

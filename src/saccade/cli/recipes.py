@@ -41,7 +41,7 @@ def recipes(
 
 @app.command("show")
 def show(name: Name) -> None:
-    """Print a recipe."""
+    """Print a recipe's config as it is written."""
     typer.echo(find_recipe(name).path.read_text("utf-8"), nl=False)
 
 

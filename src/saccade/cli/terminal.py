@@ -1,4 +1,4 @@
-"""What a command shows while it works, and how it ends."""
+"""Progress, warnings and the end of a command in the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Misuse: Any = typer.BadParameter.__mro__[1]  # UsageError: click's or a copy of 
 
 
 def num_lines(path: Path | None) -> int | None:
-    """How many lines a plain file has; of a pipe, a compressed file or a CSV file nobody knows before the end."""
+    """Count the lines of a plain file; of a pipe, a compressed file or a CSV file nobody knows before the end."""
     if path is None or path.suffix.lower() in (".gz", ".csv") or not path.is_file():
         return None
     with path.open("rb") as file:
@@ -54,7 +54,7 @@ def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) ->
 
 
 @contextmanager
-def showing_steps() -> Iterator[Callable[[str], None]]:
+def show_steps() -> Iterator[Callable[[str], None]]:
     """Show what is being done: in a terminal as it changes, elsewhere in a line every ten seconds."""
     from saccade.training.rate import Pace  # here, so that --help loads nothing of training
 
@@ -78,7 +78,7 @@ def _per_second(rate: float) -> str:
 def quiet() -> Iterator[None]:
     """Warnings are one line each; Ctrl-C, and a reader who has seen enough, end the command without a fuss."""
     try:
-        with one_line_warnings():
+        with shorten_warnings():
             yield
     except KeyboardInterrupt:
         typer.echo("saccade: interrupted", err=True)
@@ -89,7 +89,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def one_line_warnings() -> Iterator[None]:
+def shorten_warnings() -> Iterator[None]:
     """Warnings as one line each."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -122,5 +122,5 @@ def escape_unknown_letters() -> None:
 
 
 def forget_output() -> None:
-    """Whoever read us has seen enough."""
+    """Send the rest of the output to nowhere, when its reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

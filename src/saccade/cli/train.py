@@ -52,7 +52,7 @@ def train(
     if kills or steps:
         raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
-        with terminal.one_line_warnings():
+        with terminal.shorten_warnings():
             checked = config_file.load_config(config, overrides, partial(adapt.fill_in, run=folder))
             point_to_data(checked)
             runs.train(checked, folder, console, threads=threads)

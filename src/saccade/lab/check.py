@@ -35,8 +35,8 @@ class PropertyCheck(NamedTuple):
         return f"WRONG {self.name}: {self.problem}{f'; {self.hint}' if self.hint else ''}"
 
 
-class _Wrong(Exception):
-    """What a check found."""
+class _CheckFailed(Exception):
+    """Raised by a check; the message says what is wrong."""
 
 
 def load(path: Path) -> Attend:
@@ -46,7 +46,7 @@ def load(path: Path) -> Attend:
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
     except (Exception, SystemExit) as error:
-        raise UserError(f"{path}{_where(error, path)}: {_describe(error)}") from None
+        raise UserError(f"{path}{_name_line(error, path)}: {_describe(error)}") from None
     if not callable(found):
         raise UserError(f"{path}: it defines no function attend; the course's chapter 2 says what it takes and returns")
     return found
@@ -72,14 +72,14 @@ def _try(name: str, check: Callable[[Attend], None], hint: str, attend: Attend, 
     torch.manual_seed(1)
     try:
         check(attend)
-    except _Wrong as wrong:
+    except _CheckFailed as wrong:
         return PropertyCheck(name, str(wrong), hint)
     except Exception as error:
-        return PropertyCheck(name, f"it failed{_where(error, path)}: {_describe(error)}")
+        return PropertyCheck(name, f"it failed{_name_line(error, path)}: {_describe(error)}")
     return PropertyCheck(name, None)
 
 
-def _where(error: BaseException, path: Path) -> str:
+def _name_line(error: BaseException, path: Path) -> str:
     """Name the line of the reader's file that failed."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
@@ -105,17 +105,17 @@ def _draw(*leading: int, width: int = D) -> tuple[Tensor, Tensor, Tensor]:
 def _ask(attend: Attend, *given: Any, **options: Any) -> tuple[Tensor, Tensor]:
     found = attend(*given, **options)
     if not (isinstance(found, tuple) and len(found) == 2 and all(isinstance(one, Tensor) for one in found)):
-        raise _Wrong(f"it returns {type(found).__name__}; wanted: two tensors, (output, weights)")
+        raise _CheckFailed(f"it returns {type(found).__name__}; wanted: two tensors, (output, weights)")
     return found
 
 
 def _compare(what: str, found: Tensor, wanted: Tensor, bound: float = CLOSE) -> None:
     if found.shape != wanted.shape:
-        raise _Wrong(f"{what} has the shape {list(found.shape)}; wanted: {list(wanted.shape)}")
+        raise _CheckFailed(f"{what} has the shape {list(found.shape)}; wanted: {list(wanted.shape)}")
     if not found.isfinite().all():
-        raise _Wrong(f"{what} has {int((~found.isfinite()).sum())} numbers that are not finite")
+        raise _CheckFailed(f"{what} has {int((~found.isfinite()).sum())} numbers that are not finite")
     if (far := float((found - wanted).detach().abs().max())) > bound:
-        raise _Wrong(f"{what} is off by up to {far:.2g}")
+        raise _CheckFailed(f"{what} is off by up to {far:.2g}")
 
 
 def _shapes(attend: Attend) -> None:
@@ -127,7 +127,7 @@ def _shapes(attend: Attend) -> None:
 def _sums(attend: Attend) -> None:
     weights = _ask(attend, *_draw())[1]
     if (lowest := float(weights.min())) < 0:
-        raise _Wrong(f"a weight is {lowest:.2g}")
+        raise _CheckFailed(f"a weight is {lowest:.2g}")
     _compare("the sum of a row", weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
@@ -175,16 +175,16 @@ def _gradients(attend: Attend) -> None:
     found = torch.autograd.grad(_ask(attend, *given)[0].square().sum(), given, allow_unused=True)
     for name, gradient in zip(("query", "key", "value"), found, strict=True):
         if gradient is None:
-            raise _Wrong(f"no gradient reaches {name}")
+            raise _CheckFailed(f"no gradient reaches {name}")
     if not torch.autograd.gradcheck(lambda *each: _ask(attend, *each)[0], given, raise_exception=False):
-        raise _Wrong("they are not those of finite differences")
+        raise _CheckFailed("they are not those of finite differences")
 
 
 def _forbidden(attend: Attend) -> None:
     (query, key, value), mask = _draw(), torch.tensor([[1, 1, 0, 0, 1], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]]).bool()
     weights = _ask(attend, query, key, value, mask=mask)[1]
     if (largest := float(weights[~mask].abs().nan_to_num(torch.inf).max())) > 0:
-        raise _Wrong(f"a forbidden key weighs {largest:.2g}; wanted: exactly 0")
+        raise _CheckFailed(f"a forbidden key weighs {largest:.2g}; wanted: exactly 0")
     for row, allowed in enumerate(mask):
         alone = _ask(attend, query[row : row + 1], key[allowed], value[allowed])[1]
         _compare("the weight of an allowed key", weights[row : row + 1, allowed], alone)
@@ -197,7 +197,7 @@ def _blind(attend: Attend) -> None:
     _compare("its weights", weights[1], torch.zeros(S))
     gradients = torch.autograd.grad(output.sum(), given)
     if not all(gradient.isfinite().all() for gradient in gradients):
-        raise _Wrong("its gradient is not finite")
+        raise _CheckFailed("its gradient is not finite")
 
 
 Check = tuple[str, Callable[[Attend], None], str]

@@ -1,4 +1,4 @@
-"""What an experiment of the lab is: a question, a claim with its source, a prediction, measurements and a verdict."""
+"""Experiments of the lab: a question, a claim with its source, a prediction, measurements and a verdict."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Panel(NamedTuple):
     log_up: bool = False
 
 
-class Measured(NamedTuple):
-    """What one seed gave: the curves of each panel, and the numbers that the verdict is about, by name."""
+class Measurements(NamedTuple):
+    """Measurements of one seed: the curves of each panel, and the numbers that the verdict is about, by name."""
 
     panels: Mapping[str, Lines]
     numbers: Mapping[str, float]
@@ -78,10 +78,10 @@ class Experiment:
     prediction: str
     checks: Sequence[Check]
     panels: Mapping[str, Panel]
-    measure: Callable[[int, bool], Measured]
+    measure: Callable[[int, bool], Measurements]
     minutes: str  # of five seeds, on two CPU cores
 
-    def judge(self, measured: Sequence[Measured]) -> tuple[str, list[Finding]]:
+    def judge(self, measured: Sequence[Measurements]) -> tuple[str, list[Finding]]:
         """Return the verdict, by `RULE`, and the finding of each check."""
         findings = [Finding(check, [one.numbers[check.number] for one in measured]) for check in self.checks]
         num_met = sum(finding.is_met for finding in findings)

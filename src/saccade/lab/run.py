@@ -17,7 +17,7 @@ from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.draw import braille, panels
 from saccade.inspection.draw.panels import Axes, BandCurve
-from saccade.lab.experiment import RULE, Check, Experiment, Finding, Measured
+from saccade.lab.experiment import RULE, Check, Experiment, Finding, Measurements
 
 FEWEST_SEEDS = 3
 
@@ -57,7 +57,7 @@ def describe(check: Check) -> str:
     return f"at least {least:.4g}" if math.isfinite(least) else f"at most {most:.4g}"
 
 
-def _measure(experiment: Experiment, seed: int, is_full: bool, console: Console) -> Measured:
+def _measure(experiment: Experiment, seed: int, is_full: bool, console: Console) -> Measurements:
     """Measure with one seed, and say what was found, as a run of many seeds may be cut short."""
     measured = experiment.measure(seed, is_full)
     found = ", ".join(f"{check.number} {measured.numbers[check.number]:.4g}" for check in experiment.checks)
@@ -65,7 +65,7 @@ def _measure(experiment: Experiment, seed: int, is_full: bool, console: Console)
     return measured
 
 
-def _result(experiment: Experiment, measured: Sequence[Measured], findings: Sequence[Finding]) -> dict[str, Any]:
+def _result(experiment: Experiment, measured: Sequence[Measurements], findings: Sequence[Finding]) -> dict[str, Any]:
     told = ("name", "question", "claim", "source", "setup", "prediction")
     return {
         **{field: getattr(experiment, field) for field in told},
@@ -78,7 +78,7 @@ def _result(experiment: Experiment, measured: Sequence[Measured], findings: Sequ
     }
 
 
-def _join(measured: Sequence[Measured], panel: str) -> dict[str, BandCurve]:
+def _join(measured: Sequence[Measurements], panel: str) -> dict[str, BandCurve]:
     return {name: BandCurve.of([one.panels[panel][name] for one in measured]) for name in measured[0].panels[panel]}
 
 

@@ -133,7 +133,7 @@ class Batcher:
 
     @property
     def seconds_behind(self) -> float:
-        """How long the oldest ticket has waited, or the model has not moved, whichever is longer."""
+        """Return how long the oldest ticket has waited, or the model has not moved, whichever is longer."""
         now = time.monotonic()
         with self.lock:
             oldest = min(self._quick.oldest, self._slow.oldest)

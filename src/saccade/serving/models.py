@@ -52,7 +52,7 @@ class ServedRun(NamedTuple):
 
     @property
     def texts(self) -> str | None:
-        """What its texts are; None where answers are no texts. Runs of old do not say: with languages, sentences."""
+        """Return what its texts are; None where answers are none. Old runs do not say: with languages, sentences."""
         texts = self.predictor.traits.texts
         if texts != "auto":
             return texts
@@ -60,7 +60,7 @@ class ServedRun(NamedTuple):
 
     @property
     def limits(self) -> TextLimits:
-        """How much it reads at once."""
+        """Return the limits of what it reads at once."""
         if self.texts not in ("documents", "anything"):
             return TextLimits(MAX_UNSPLIT_CHARACTERS, MAX_UNSPLIT_PIECES)
         return TextLimits(

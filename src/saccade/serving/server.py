@@ -29,12 +29,12 @@ from saccade.errors import UserError
 from saccade.serving import work
 from saccade.serving.app import Application, build
 from saccade.serving.http.door import OPENING_SECONDS, OPENINGS_AT_ONCE, Door
-from saccade.serving.http.lifetimes import stopping
+from saccade.serving.http.lifetimes import make_stopping_refusal
 from saccade.serving.http.logs import JsonHandler, log
 from saccade.serving.http.protocol import Connections, Protocol, is_proxy
 from saccade.serving.http.turns import Turns
 from saccade.serving.models import ServedRun
-from saccade.serving.processes.connections import Held, Inbox
+from saccade.serving.processes.connections import HeldConnection, Inbox
 from saccade.serving.processes.workers import Workers, can_fork
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
@@ -55,7 +55,7 @@ NO_SUCH_NAME = 11001  # there; elsewhere such numbers are below 0
 def run(runs: Sequence[ServedRun], settings: Settings) -> None:
     """Serve until a signal stops the process."""
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
-    with listen(settings) as listening, working(runs) as workers:
+    with listen(settings) as listening, fork_workers(runs) as workers:
         server = prepare(runs, settings, workers)
         gc.collect()
         gc.freeze()  # what was loaded stays: looking through it took a tenth of a second, in which nobody is served
@@ -65,7 +65,7 @@ def run(runs: Sequence[ServedRun], settings: Settings) -> None:
 
 
 @contextmanager
-def working(runs: Sequence[ServedRun]) -> Iterator[Workers | None]:
+def fork_workers(runs: Sequence[ServedRun]) -> Iterator[Workers | None]:
     """Fork processes for what is slow, where that is safe, until the block ends; no thread may run yet."""
     models = {run.name: run.predictor for run in runs}
     workers = Workers(models, work.FOR_WORKERS) if can_fork(models) else None
@@ -181,12 +181,12 @@ class Server(uvicorn.Server):
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
         self.on_listening()
 
-    def _take(self, held: Held, connection: socket.socket) -> None:
+    def _take(self, held: HeldConnection, connection: socket.socket) -> None:
         """Answer a connection that another process has accepted."""
         self.door.take(connection, partial(self._begin, connection, held), held.end)
 
-    def _begin(self, connection: socket.socket, held: Held | None = None) -> None:
-        """Answer a connection."""
+    def _begin(self, connection: socket.socket, held: HeldConnection | None = None) -> None:
+        """Start Uvicorn's protocol on a connection that was accepted."""
         loop = asyncio.get_running_loop()
         protocol = cast(Any, self.config.http_protocol_class)(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
@@ -270,7 +270,7 @@ class Server(uvicorn.Server):
             self.readiness.is_refusing = True
             self.door.close()
             await asyncio.sleep(LINGER)  # what was on its way gets its 503
-            self.readiness.end_all(stopping)
+            self.readiness.end_all(make_stopping_refusal)
             self.config.timeout_graceful_shutdown = math.ceil(max(LINGER, self._ends_at - time.monotonic()))
         else:
             self.door.close()

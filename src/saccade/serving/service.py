@@ -15,12 +15,12 @@ from saccade.errors import UserError, is_out_of_memory
 from saccade.serving import work
 from saccade.serving.batcher import QueueClosed, QueueFull
 from saccade.serving.http.callers import caller_name, note_work
-from saccade.serving.http.lifetimes import RETRY, Readiness, stopping
+from saccade.serving.http.lifetimes import RETRY, Readiness, make_stopping_refusal
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import Keys
-from saccade.serving.http.turns import beside, one_at_a_time
+from saccade.serving.http.turns import one_at_a_time, run_in_thread
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.processes.metrics import SharedMetrics
@@ -68,7 +68,7 @@ class Service:
         num_characters = sum(len(item) for item in items if isinstance(item, str))
         self.metrics.characters.labels(model.run.name).inc(num_characters)
         note_work(model.run.name, num_characters)
-        with _refusing():
+        with _translate_errors():
             client = caller_name() or ""
             costs = await self._estimate(model, call, items, client, num_characters)
             return await model.batcher.submit(call, items, client=client, costs=costs)
@@ -78,7 +78,7 @@ class Service:
         assert self.workers is not None
         waiter = _Waiter()
         try:
-            with _refusing():
+            with _translate_errors():
                 async with one_at_a_time():
                     asked = WorkerTask(model.run.name, call, [item])
                     loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class Service:
 
     def check_room(self, model: ServedModel, num_items: int) -> None:
         """Refuse so many items, or more, before anything is done with them, if the queue has no room."""
-        with _refusing():
+        with _translate_errors():
             model.batcher.check_room(caller_name() or "", num_items)
 
     async def _estimate(
@@ -101,7 +101,7 @@ class Service:
             model.batcher.check_room(client, len(items))
             return [work.estimate_cost(model.run.predictor, call, item) for item in items]
 
-        return estimate() if num_characters <= SHORT else await beside(estimate)
+        return estimate() if num_characters <= SHORT else await run_in_thread(estimate)
 
     def check_whole(self, model: ServedModel, *texts: str) -> None:
         """Refuse texts that are longer than a model reads at once."""
@@ -140,7 +140,7 @@ class _Waiter:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Answer with the status that fits what went wrong."""
     try:
         yield
@@ -148,7 +148,7 @@ def _refusing() -> Iterator[None]:
         headers = {"Retry-After": str(full.retry_after)}
         raise Refusal(429, "Slowdown: too many texts are waiting", headers, reason=full.reason) from None
     except QueueClosed:
-        raise stopping() from None
+        raise make_stopping_refusal() from None
     except WorkerLost:
         raise Refusal(503, LOST, {"Retry-After": str(RETRY)}, reason="lost") from None
     except UserError as mistake:

@@ -1,4 +1,4 @@
-"""What clients share, and none of them may take for itself."""
+"""Fair shares of what clients have together, and none of them may take for itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FairShare:
 
 @final
 class Allowance:
-    """What each client may have at once of something that comes back with time (a leaky bucket)."""
+    """The amount that each client may have at once of something that comes back with time (a leaky bucket)."""
 
     def __init__(self, most: float, share: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.share, self._clock = most, share, clock

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from saccade.data.text.corpus import clean
 from saccade.data.text.sentences import SentenceSpan, join, split, split_long
 from saccade.serving import work
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import run_in_thread
 from saccade.serving.models import ServedModel
 from saccade.serving.service import SHORT, Service
 from saccade.serving.waiting import ModelCall
@@ -40,7 +40,7 @@ async def translate_texts(
     def divide() -> list[list[_Part]]:
         return [_divide(service, model, text, is_split) for text in texts]
 
-    parts = divide() if sum(map(len, texts)) <= SHORT else await beside(divide)
+    parts = divide() if sum(map(len, texts)) <= SHORT else await run_in_thread(divide)
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
     answers = await service.ask(model, call, [part.span.text for text in parts for part in text if part.has_words])
     outputs = (one.answer if aligned else one[0] for one in answers)

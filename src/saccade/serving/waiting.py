@@ -106,7 +106,7 @@ class FairQueue:
 
     @property
     def oldest(self) -> float:
-        """When the oldest ticket came; infinity if there is none."""
+        """Return when the oldest ticket came; infinity if there is none."""
         return min((part.ticket.arrived for parts in self._parts.values() for part in parts), default=math.inf)
 
     def parts(self) -> list[Part]:
@@ -182,7 +182,7 @@ class FairQueue:
 
 @final
 class _Room:
-    """What a client may take of a batch: an equal share for each of its tickets, or at least its first item."""
+    """A client's part of a batch: an equal share for each of its tickets, or at least its first item."""
 
     def __init__(self, cost: float, num_parts: int) -> None:
         self._cost, self._share = cost, cost / num_parts

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from saccade.bench import choices, decoding, pictures, tables
 from saccade.bench.peers import decoders, models, shortlists
-from saccade.bench.peers.environments import Failed
+from saccade.bench.peers.environments import PeerError
 from saccade.bench.training import accelerator, flops, sentences, trainers
 from saccade.bench.training.accelerator import OURS, AcceleratorReport, AcceleratorRow
 from saccade.bench.training.flops import ModelSizes
@@ -175,7 +175,7 @@ def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.Monkey
         return plain(name, package)  # torch imports parts of itself by this, on first use
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(Failed, match="transformers is not installed \\(pip install transformers\\)"):
+    with pytest.raises(PeerError, match="transformers is not installed \\(pip install transformers\\)"):
         models.build_marian(TINY)
     report = accelerator.run(job(peers=("marian",)), quiet)
     assert [row.rate is None for row in report.rows] == [False, True, False, True]

@@ -14,7 +14,7 @@ import yaml
 
 from saccade.bench.peers import toolkits
 from saccade.bench.peers.configs import ToolkitJob
-from saccade.bench.peers.environments import Environment, Failed
+from saccade.bench.peers.environments import Environment, PeerError
 from saccade.bench.peers.toolkits import PEERS, Toolkit, ToolkitPeer
 from saccade.bench.training import toolkits as training
 from saccade.bench.training.toolkits import ToolkitPlan, ToolkitRow
@@ -70,9 +70,9 @@ def test_joeynmt_counts_by_rate_and_clock() -> None:
 
 
 def test_a_log_without_progress_is_a_failure_not_a_rate() -> None:
-    with pytest.raises(Failed, match="ends at step 0"):
+    with pytest.raises(PeerError, match="ends at step 0"):
         training.measure_steady(toolkits.read_joeynmt("nothing to see"), warmup=0)
-    with pytest.raises(Failed, match="ends at step 30"):
+    with pytest.raises(PeerError, match="ends at step 30"):
         training.measure_steady(toolkits.read_opennmt(OPENNMT_LOG), warmup=30)
 
 
@@ -142,7 +142,7 @@ def test_marks_are_the_tokens_that_the_loop_counts(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_peer_that_does_not_install_is_a_row_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Environment) -> None:
-        raise Failed("pip ended with exit code 1: no such package")
+        raise PeerError("pip ended with exit code 1: no such package")
 
     monkeypatch.setattr(Environment, "install", broken)
     said: list[str] = []
@@ -184,9 +184,9 @@ def test_a_peer_is_run_and_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 def test_a_peer_that_fails_says_why(tmp_path: Path) -> None:
     toolkit = fake_toolkit(tmp_path / "other", "import sys; print('out of memory'); sys.exit(3)")
-    with pytest.raises(Failed, match="python ended with exit code 3: out of memory"):
+    with pytest.raises(PeerError, match="python ended with exit code 3: out of memory"):
         toolkit.train(ToolkitJob(steps=6, report_every=2), tmp_path, 1)
-    with pytest.raises(Failed, match="0 reports of progress"):
+    with pytest.raises(PeerError, match="0 reports of progress"):
         fake_toolkit(tmp_path / "mute", "pass").train(ToolkitJob(steps=6, report_every=2), tmp_path, 1)
 
 

@@ -10,10 +10,10 @@ import pytest
 from saccade.bench.html.structure import compare
 from saccade.serving.html.gather import gather
 from saccade.serving.html.inline import Item, write
-from saccade.serving.html.tree import Element, Verbatim
+from saccade.serving.html.tree import Element, VerbatimHtml
 
 LINK, QUOTE, BOLD = (Element(tag, f"<{tag}>") for tag in ("a", "q", "b"))
-IMAGE, CODE = "<img>", Verbatim("<code>x</code>", is_break=False, content="x")
+IMAGE, CODE = "<img>", VerbatimHtml("<code>x</code>", is_break=False, content="x")
 
 
 @pytest.mark.parametrize(

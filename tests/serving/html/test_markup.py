@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from saccade.data.text.sentences import SentenceSpan, split
 from saccade.serving.html.carry_tags import carry_tags
-from saccade.serving.html.inline import Inline, write
+from saccade.serving.html.inline import InlineText, write
 from saccade.serving.html.markup import parts, plain_text
 from saccade.serving.html.tree import VOID, parse, write_node
 from saccade.serving.http.responses import Refusal
@@ -20,7 +20,7 @@ from saccade.serving.v1.word_links import AlignedWords
 
 def translated(source: str, output: str, pairs: str) -> str:
     """One sentence with inline tags, aligned by hand: Pharaoh's pairs, source first; with a ?, less."""
-    inline = Inline()
+    inline = InlineText()
     for child in parse(source).children:
         inline.add(child)
     sources, words = inline.text.split(), output.split()
@@ -71,7 +71,7 @@ def shouted(source: str) -> str:
     return "".join(part if isinstance(part, str) else shout(part) for part in parts(parse(source)))
 
 
-def shout(part: Inline) -> str:
+def shout(part: InlineText) -> str:
     if part.is_uniform:
         return part.wrap(part.text.upper())
     assert not part.text

@@ -16,7 +16,7 @@ import pytest
 
 from saccade.serving.http import turns as turns_module
 from saccade.serving.http.lifetimes import OpenRequest, Readiness
-from saccade.serving.http.turns import AT_ONCE, Account, Counted, Turns, beside
+from saccade.serving.http.turns import AT_ONCE, Account, AccountedWork, Turns, run_in_thread
 from saccade.serving.models import ServedRun
 from servers import serving
 
@@ -102,9 +102,9 @@ def test_steps_of_a_request_and_its_threads_are_paid_for_by_its_address() -> Non
     async def request(found: list[str]) -> None:
         work(0.02)
         await asyncio.sleep(0.001)
-        found.append(await beside(work, 0.03))
+        found.append(await run_in_thread(work, 0.03))
         with pytest.raises(ZeroDivisionError):
-            await beside(lambda: 1 / 0)
+            await run_in_thread(lambda: 1 / 0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await asyncio.sleep(60)
@@ -115,11 +115,11 @@ def test_steps_of_a_request_and_its_threads_are_paid_for_by_its_address() -> Non
             begin(turns, begun, address)
         found = list[str]()
         started = time.monotonic()
-        await asyncio.create_task(_call(Counted(request(found), Account(turns, "greedy"))))
+        await asyncio.create_task(_call(AccountedWork(request(found), Account(turns, "greedy"))))
         assert found == ["done", "last"]
         assert time.monotonic() - started > 0.03 / turns_module.SHARE  # it rested before the second thing
         assert turns.rest_of("one") == 0
-        leaving = asyncio.create_task(_call(Counted(asyncio.sleep(60), Account(turns, "greedy"))))
+        leaving = asyncio.create_task(_call(AccountedWork(asyncio.sleep(60), Account(turns, "greedy"))))
         await rounds(3)
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -128,7 +128,7 @@ def test_steps_of_a_request_and_its_threads_are_paid_for_by_its_address() -> Non
     run(test)
 
 
-async def _call(work: Counted) -> None:
+async def _call(work: AccountedWork) -> None:
     await work
 
 
@@ -216,4 +216,4 @@ def test_requests_that_are_late_together_end_in_turn() -> None:
 
 
 async def hold(work: Coroutine[Any, Any, None], account: Account) -> None:
-    await Counted(work, account)
+    await AccountedWork(work, account)

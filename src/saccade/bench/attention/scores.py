@@ -101,19 +101,19 @@ def can_compile(place: TensorPlace) -> bool:
 def _growth(place: TensorPlace) -> Iterator[ScoreCase]:
     """List cases that show how time and memory grow with T, D and H."""
     for length in (128, 512, 2048):
-        yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, length, 64)), "T")
+        yield _grow_along(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, length, 64)), "T")
     for length in (64, 128, 256, 512):
-        yield _growing(_additive(place, ScoreSizes(4, 1, length, 128), compiled=False), "T")
+        yield _grow_along(_additive(place, ScoreSizes(4, 1, length, 128), compiled=False), "T")
     for length in (4096, 8192, 16_384):
-        yield _growing(_window(place, ScoreSizes(1, 1, length, 64), 128), "T")
+        yield _grow_along(_window(place, ScoreSizes(1, 1, length, 64), 128), "T")
     for width in (32, 64, 128, 256):
-        yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, 512, width)), "D")
-        yield _growing(_additive(place, ScoreSizes(4, 1, 128, width), compiled=False), "D")
+        yield _grow_along(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, 512, width)), "D")
+        yield _grow_along(_additive(place, ScoreSizes(4, 1, 128, width), compiled=False), "D")
     for heads in (1, 4, 16):
-        yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, heads, 512, 512 // heads)), "H")
+        yield _grow_along(_against_sdpa(place, "scaled_dot", ScoreSizes(2, heads, 512, 512 // heads)), "H")
 
 
-def _growing(case: ScoreCase, axis: str) -> ScoreCase:
+def _grow_along(case: ScoreCase, axis: str) -> ScoreCase:
     return replace(case, section=f"growth with {axis}", backward=True)
 
 

@@ -163,7 +163,7 @@ def _leftovers(folder: Path, before: set[Path], code: int | None) -> str | None:
 
 
 class _TooSlow(BaseException):
-    """Raised by the alarm."""
+    """Raised by the alarm when a config takes too long."""
 
 
 @contextlib.contextmanager

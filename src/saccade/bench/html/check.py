@@ -15,7 +15,7 @@ from saccade.bench.html.chance import TASK, ChanceTranslator
 from saccade.bench.html.chromium import Compare, chromium, find_chromium
 from saccade.bench.html.fragments import fragments
 from saccade.bench.html.sanitizers import sanitizers
-from saccade.bench.html.structure import Unreadable, compare
+from saccade.bench.html.structure import UnreadableHtml, compare
 from saccade.errors import UserError
 from saccade.serving.app import build
 from saccade.serving.html.markup import translate_html
@@ -37,7 +37,7 @@ class HtmlCase(NamedTuple):
 
 
 class HtmlReport(NamedTuple):
-    """How fragments came, where their tags are now, how many were not compared, and those that are not the same.
+    """Counts of fragments by the ways they came, of places of their tags, of those not compared; and those that differ.
 
     What html5lib cannot read, a Chromium compares (`browsed`); where there is none, nobody does (`unreadable`).
     """
@@ -136,5 +136,5 @@ def _compare(pairs: Sequence[tuple[str, str]]) -> list[str | None]:
 def _compare_one(source: str, output: str) -> str | None:
     try:
         return compare(source, output)
-    except Unreadable:
+    except UnreadableHtml:
         return UNREADABLE

@@ -1,4 +1,4 @@
-"""What a real Chromium finds in HTML."""
+"""The HTML tree of a real Chromium, to compare others with."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def chromium() -> Iterator[Compare]:
 
 def _compare(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> str | None:
     rows = zip(WAYS, before, after, strict=True)
-    problems = (compare_found(_found(one), _found(other), f"Chromium, {way}") for way, one, other in rows)
+    problems = (compare_found(_count_markup(one), _count_markup(other), f"Chromium, {way}") for way, one, other in rows)
     return next((problem for problem in problems if problem), None)
 
 
-def _found(given: Mapping[str, Any]) -> MarkupCounts:
+def _count_markup(given: Mapping[str, Any]) -> MarkupCounts:
     elements = ((tag.rpartition(" ")[2], tuple(sorted(map(tuple, names))), "") for tag, names in given["elements"])
     return MarkupCounts(Counter(elements), Counter(given["comments"]))

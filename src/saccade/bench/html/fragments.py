@@ -39,7 +39,7 @@ DEEPEST = 4
 
 def fragments(count: int, seed: int) -> Iterator[str]:
     """Yield fragments; the same for the same seed."""
-    ways: list[Callable[[Random], str]] = [_soup, _tree, _tree, _spoiled, _mixed]
+    ways: list[Callable[[Random], str]] = [_soup, _tree, _tree, _spoil, _draw_mixture]
     for number in range(count):
         chance = Random(f"{seed} {number}")
         yield chance.choice(ways)(chance)
@@ -49,11 +49,11 @@ def _soup(chance: Random) -> str:
     return "".join(chance.choice([*PIECES, _tag(chance), *chance.choices(WORDS, k=3), " "]) for _ in _few(chance, 12))
 
 
-def _mixed(chance: Random) -> str:
+def _draw_mixture(chance: Random) -> str:
     return "".join(chance.choice([_tree(chance), _soup(chance), chance.choice(PIECES)]) for _ in _few(chance, 3))
 
 
-def _spoiled(chance: Random) -> str:
+def _spoil(chance: Random) -> str:
     """Cut a tree, or take characters out of it, or put some in."""
     html = _tree(chance)
     for _ in _few(chance, 4):

@@ -1,4 +1,4 @@
-"""What sites do to the HTML of users before they show it; of the sanitisers, those that are installed."""
+"""Sanitisers that sites run over the HTML of users before they show it; those that are installed."""
 
 from __future__ import annotations
 

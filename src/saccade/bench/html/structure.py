@@ -1,4 +1,4 @@
-"""What browsers find in HTML, by html5lib: elements with their attributes, comments, and texts that are no words."""
+"""Elements, attributes and comments that browsers find in HTML, by html5lib, and texts that are no words."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WAYS = [{"is_part": is_part, "scripting": scripting} for is_part in (False, True
 
 
 class MarkupCounts(NamedTuple):
-    """How often a parser finds each element and each comment."""
+    """Counts of each element and each comment that a parser finds."""
 
     elements: Counter[Any]
     comments: Counter[str]
 
 
-class Unreadable(Exception):
+class UnreadableHtml(Exception):
     """html5lib fails on this HTML, or reads it otherwise than the standard says."""
 
 
@@ -50,13 +50,13 @@ def find(html: str, way: Mapping[str, bool]) -> MarkupCounts:
     import html5lib
 
     if WRONGLY_READ.search(html):
-        raise Unreadable
+        raise UnreadableHtml
     parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree", fullTree=True), namespaceHTMLElements=False)
     parse = parser.parseFragment if way["is_part"] else parser.parse
     try:
         tree = parse(html, scripting=way["scripting"])
     except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise Unreadable from error
+        raise UnreadableHtml from error
     kept = KEPT | ({"noscript"} if way["scripting"] else set())
     elements, comments = Counter[Any](), Counter[str]()
     for node in tree.iter():

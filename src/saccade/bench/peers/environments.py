@@ -16,7 +16,7 @@ from saccade.files import replace_file
 TIME_LIMIT = 3600.0  # seconds, for one command
 
 
-class Failed(RuntimeError):
+class PeerError(RuntimeError):
     """Raised when a peer can't be installed or run; the message says why."""
 
 
@@ -69,11 +69,11 @@ def _run(command: list[str], folder: Path, variables: Mapping[str, str] | None =
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"{Path(command[0]).name} took more than {TIME_LIMIT:,.0f} seconds") from None
+        raise PeerError(f"{Path(command[0]).name} took more than {TIME_LIMIT:,.0f} seconds") from None
     except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from None
+        raise PeerError(f"{command[0]}: {error.strerror}") from None
     printed = done.stdout.decode("utf-8", "replace")
     if done.returncode:
         lines = printed.strip().splitlines() or ["it printed nothing"]
-        raise Failed(f"{Path(command[0]).name} ended with exit code {done.returncode}: {lines[-1].strip()}")
+        raise PeerError(f"{Path(command[0]).name} ended with exit code {done.returncode}: {lines[-1].strip()}")
     return printed

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.bench.peers.environments import Failed
+from saccade.bench.peers.environments import PeerError
 from saccade.bench.training.flops import ModelSizes
 from saccade.data.text.tokenizer import END, PAD, START
 
@@ -29,7 +29,7 @@ def import_optional(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise Failed(f"{name} is not installed ({INSTALL[name]}): {error}") from None
+        raise PeerError(f"{name} is not installed ({INSTALL[name]}): {error}") from None
 
 
 def smoothed_loss(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:

@@ -34,5 +34,5 @@ def draw_shortlist(vocabulary: int) -> tuple[list[list[int]], list[int]]:
 
 
 def _frequencies(vocabulary: int) -> Tensor:
-    """How often each id but the specials is there; the most frequent one comes first."""
+    """Return the frequency of each id but the specials; the most frequent one comes first."""
     return 1 / (torch.arange(vocabulary - len(SPECIAL)) + 1 + FLATTEN)

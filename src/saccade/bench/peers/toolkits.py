@@ -14,7 +14,7 @@ import yaml
 
 from saccade.bench.peers import configs
 from saccade.bench.peers.configs import CONFIG, OUTPUT, ToolkitJob
-from saccade.bench.peers.environments import Environment, Failed
+from saccade.bench.peers.environments import Environment, PeerError
 from saccade.files import replace_file
 
 
@@ -78,7 +78,7 @@ class Toolkit:
         quiet = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "CUDA_VISIBLE_DEVICES": ""}
         trained = self.peer.read(self.environment.run(self.peer.command, data, quiet))
         if len(trained.marks) < 2:
-            raise Failed(f"{self.peer.title}: its log holds {len(trained.marks)} reports of progress; 2 are needed")
+            raise PeerError(f"{self.peer.title}: its log holds {len(trained.marks)} reports of progress; 2 are needed")
         return trained
 
 

@@ -69,7 +69,7 @@ def _copier(folder: Path) -> dict[str, Any]:
 
 
 def _classifier(folder: Path) -> dict[str, Any]:
-    """Which of the first four words comes most often."""
+    """Make a classifier of which of the first four words comes most often."""
     files = _write_sets(
         folder,
         lambda sentences: "".join(f"{_commonest(one)}\t{' '.join(one)}\n" for one in sentences),
@@ -83,7 +83,7 @@ def _classifier(folder: Path) -> dict[str, Any]:
 
 
 def _documents(folder: Path) -> dict[str, Any]:
-    """Which of the first four words comes most often, in texts of sentences that are read level by level."""
+    """Make a classifier of the same question, in texts of sentences that are read level by level."""
 
     def lines(sentences: list[list[str]]) -> str:
         rows = [{"label": _commonest(one), "text": [" ".join(one[:3]), *one[3:]]} for one in sentences]
@@ -126,7 +126,7 @@ def _hard_captioner(folder: Path) -> dict[str, Any]:
 
 
 def _glimpses(folder: Path) -> dict[str, Any]:
-    """Which half of a noisy picture is lighter."""
+    """Make a glimpse network that says which half of a noisy picture is lighter."""
     chance = np.random.default_rng(1)
     sets = {}
     for name, count in (("train", PICTURES), ("valid", HELD_OUT)):

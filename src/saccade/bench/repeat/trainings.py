@@ -35,7 +35,7 @@ main()
 
 @dataclass(frozen=True)
 class RepeatPlan:
-    """How many equal trainings of how many steps, on how many threads, where, and whether sums may vary."""
+    """Settings of equal trainings: their number, steps, threads and device, and whether sums may vary."""
 
     times: int
     steps: int = 20
@@ -46,7 +46,7 @@ class RepeatPlan:
     overrides: Sequence[str] = ()
 
 
-class Trained(NamedTuple):
+class TrainingHashes(NamedTuple):
     """The hashes of one training's files, and its steps a second after the first ones."""
 
     model: str
@@ -56,25 +56,25 @@ class Trained(NamedTuple):
 
 
 class RepeatRow(NamedTuple):
-    """What equal trainings of one config left."""
+    """The results of equal trainings of one config."""
 
     name: str
     plan: RepeatPlan
-    trained: list[Trained]
+    trained: list[TrainingHashes]
 
     @property
     def models(self) -> list[int]:
-        """How often each different model file came, most frequent first."""
+        """Count the equal model files of each kind, most frequent first."""
         return [count for _, count in Counter(one.model for one in self.trained).most_common()]
 
     @property
     def checkpoints(self) -> list[int]:
-        """How often each different last checkpoint came, most frequent first."""
+        """Count the equal last checkpoints of each kind, most frequent first."""
         return [count for _, count in Counter(one.checkpoint for one in self.trained).most_common()]
 
     @property
     def is_same(self) -> bool:
-        """Whether there is one model and one checkpoint."""
+        """Return True if there is one model and one checkpoint."""
         return len(self.models) == len(self.checkpoints) == 1
 
     def rate(self, *, was_busy: bool) -> float | None:
@@ -123,7 +123,7 @@ def repeat(
     return row
 
 
-def _train(config: Path, plan: RepeatPlan, folder: Path, *, was_busy: bool) -> Trained:
+def _train(config: Path, plan: RepeatPlan, folder: Path, *, was_busy: bool) -> TrainingHashes:
     short = [f"training.{name}={plan.steps}" for name in ("max_steps", "validate_every", "save_every")]
     where = [f"device={plan.device}", "training.patience=null"]
     arguments = [str(config), *plan.overrides, *short, *where, f"--threads={plan.threads}"]
@@ -139,7 +139,7 @@ def _train(config: Path, plan: RepeatPlan, folder: Path, *, was_busy: bool) -> T
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "model.safetensors", last)]
     rate = _steps_per_second(folder / "log.jsonl")
     shutil.rmtree(folder)
-    return Trained(hashes[0], hashes[1], rate, was_busy)
+    return TrainingHashes(hashes[0], hashes[1], rate, was_busy)
 
 
 def _steps_per_second(log: Path) -> float:

@@ -1,4 +1,4 @@
-"""What one client can do to the others: each kind of attack keeps a server as busy as its limits allow."""
+"""Attacks of one client on the others: each kind keeps a server as busy as its limits allow."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def attacks(pair: LanguagePair) -> Mapping[str, Attack]:
 
 
 @contextmanager
-def attacking(where: RunningServer, attack: Attack) -> Iterator[None]:
+def run_attack(where: RunningServer, attack: Attack) -> Iterator[None]:
     """Attack a server from another process and address until the block ends."""
     context = get_context("spawn")
     begun, over = context.Event(), context.Event()

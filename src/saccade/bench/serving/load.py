@@ -189,7 +189,7 @@ class LoadPlan:
 
     @property
     def arguments(self) -> list[str]:
-        """What the server is told."""
+        """Return the arguments of the server's command."""
         chosen = ["--engine", self.engine.name, "--quantization", self.engine.quantization]
         several = ["--processes", str(self.processes)] if self.processes > 1 else []
         return [str(self.run), "--quiet", *chosen, *several, *self.options]
@@ -217,12 +217,12 @@ def fuzz_runs(runs: Sequence[Path], count: int, say: Callable[[int], None]) -> F
 
 
 async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:
-    await clients.run(plan.clients, until=after(2))  # warm
+    await clients.run(plan.clients, until=make_deadline(2))  # warm
     say(f"one request at a time, {plan.alone_seconds:g} s")
-    alone = await clients.run(1, until=after(plan.alone_seconds))
+    alone = await clients.run(1, until=make_deadline(plan.alone_seconds))
     say(f"{plan.clients} clients, {plan.seconds:g} s")
     together, _ = await asyncio.gather(
-        clients.run(plan.clients, until=after(plan.seconds), seed=2),
+        clients.run(plan.clients, until=make_deadline(plan.seconds), seed=2),
         kill_one(clients.where, plan.seconds / 2) if plan.kill else asyncio.sleep(0),
     )
     memory = [(0, measure_memory(clients.where))] if plan.num_requests else []
@@ -254,7 +254,7 @@ def _lines(plan: LoadPlan) -> Iterator[str]:
     return (pair.source for corpus in held_out for pair in corpus.pairs())
 
 
-def after(seconds: float) -> Callable[[], bool]:
+def make_deadline(seconds: float) -> Callable[[], bool]:
     """Return a function that returns True once so many seconds have passed."""
     stop = time.perf_counter() + seconds
     return lambda: time.perf_counter() >= stop

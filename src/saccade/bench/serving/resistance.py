@@ -1,4 +1,4 @@
-"""How well-behaved clients fare while another one attacks their server."""
+"""A benchmark of well-behaved clients while another one attacks their server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.bench.choices import parse_names
-from saccade.bench.serving.attacks import attacking, attacks
+from saccade.bench.serving.attacks import attacks, run_attack
 from saccade.bench.serving.http_client import start_server
-from saccade.bench.serving.load import FINE, Clients, LoadCounts, LoadPlan, Say, after, right_answers
+from saccade.bench.serving.load import FINE, Clients, LoadCounts, LoadPlan, Say, make_deadline, right_answers
 
 MOST_TIMES = 5.0  # as long as without the attack
 WARM_SECONDS = 3.0
@@ -18,7 +18,7 @@ REST_SECONDS = 3.0  # after an attack
 
 
 class AttackRow(NamedTuple):
-    """What clients saw just before an attack, and during it."""
+    """Measurements of clients just before an attack, and during it."""
 
     name: str
     quiet: LoadCounts
@@ -26,7 +26,7 @@ class AttackRow(NamedTuple):
 
     @property
     def times(self) -> float:
-        """How many times as long the slowest hundredth of the answers took."""
+        """Divide the slowest hundredth's time during the attack by that before."""
         return self.attacked.percentile(0.99) / self.quiet.percentile(0.99)
 
     @property
@@ -53,13 +53,13 @@ def run(plan: LoadPlan, names: str | None, say: Say) -> list[AttackRow]:
         start_server(*plan.arguments, log=Path(folder) / "log") as where,
     ):
         clients = Clients(where, right, pair, are_apart=True)
-        asyncio.run(clients.run(plan.clients, until=after(WARM_SECONDS)))
+        asyncio.run(clients.run(plan.clients, until=make_deadline(WARM_SECONDS)))
         for name in chosen:
-            quiet = asyncio.run(clients.run(plan.clients, until=after(plan.alone_seconds), pause=plan.pause))
-            with attacking(where, known[name]):
-                attacked = asyncio.run(clients.run(plan.clients, until=after(plan.seconds), pause=plan.pause))
+            quiet = asyncio.run(clients.run(plan.clients, until=make_deadline(plan.alone_seconds), pause=plan.pause))
+            with run_attack(where, known[name]):
+                attacked = asyncio.run(clients.run(plan.clients, until=make_deadline(plan.seconds), pause=plan.pause))
             rows.append(AttackRow(name, quiet, attacked))
             found = f"{attacked.statuses[FINE]:,} answers, {rows[-1].num_not_right} not right"
             say(f"{name}: p99 {quiet.percentile(0.99):.3f} s, then {attacked.percentile(0.99):.3f} s; {found}")
-            asyncio.run(clients.run(plan.clients, until=after(REST_SECONDS), pause=plan.pause))
+            asyncio.run(clients.run(plan.clients, until=make_deadline(REST_SECONDS), pause=plan.pause))
     return rows

@@ -88,7 +88,7 @@ def multi30k(folder: Path, tokens: int, num_batches: int) -> TrainingText:
     return TrainingText("Multi30k's lengths", source_N, target_N, tokens)
 
 
-class Padded(NamedTuple):
+class PaddedBatch(NamedTuple):
     """A padded batch as the peers take it; it has no mask if its source needs no padding."""
 
     source_BS: Tensor
@@ -100,11 +100,11 @@ class Padded(NamedTuple):
     def num_real(self) -> int:
         return int((self.write_BT != PAD).sum())
 
-    def to(self, device: torch.device) -> Padded:
-        return Padded(*(None if tensor is None else tensor.to(device) for tensor in self))  # type: ignore[arg-type]
+    def to(self, device: torch.device) -> PaddedBatch:
+        return PaddedBatch(*(None if tensor is None else tensor.to(device) for tensor in self))  # type: ignore[arg-type]
 
 
-def padded_batches(work: TrainingText, store: Store, *, num_widths: int | None, count: int) -> list[Padded]:
+def padded_batches(work: TrainingText, store: Store, *, num_widths: int | None, count: int) -> list[PaddedBatch]:
     """Pad sentences to full batches and return `count` of them, evenly from the narrowest to the widest."""
     own = work.widths()
     widths = np.array(sorted(set(own.tolist())) if num_widths is None else tight_widths(own, num_widths))
@@ -143,12 +143,12 @@ def _cut(rows: Integers, size: int) -> list[Integers]:
     return [rows[start : start + size] for start in range(0, len(rows) - size + 1, size)] if size else []
 
 
-def _pad(store: Store, width: int, rows: Sequence[int] | Integers) -> Padded:
+def _pad(store: Store, width: int, rows: Sequence[int] | Integers) -> PaddedBatch:
     batch = collate_pairs([store.source[row] for row in rows], [store.target[row] for row in rows])
     real_BS = torch.arange(width) < batch.source_length_B[:, None]
     sides = (_widen(ids, width) for ids in (batch.source_BS, batch.read_BT, batch.write_BT))
     source_BS, read_BT, write_BT = sides
-    return Padded(source_BS, None if bool(real_BS.all()) else real_BS, read_BT, write_BT)
+    return PaddedBatch(source_BS, None if bool(real_BS.all()) else real_BS, read_BT, write_BT)
 
 
 def _widen(ids_BT: Tensor, width: int) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 import saccade
 from saccade.bench.peers import configs
 from saccade.bench.peers.configs import ToolkitJob
-from saccade.bench.peers.environments import Failed
+from saccade.bench.peers.environments import PeerError
 from saccade.bench.peers.toolkits import PEERS, Mark, Toolkit, ToolkitOutcome, Versions
 from saccade.bench.training import trainers
 from saccade.bench.training.flops import ModelSizes
@@ -116,7 +116,7 @@ def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
                     say(f"round {number} of {plan.rounds}: {row.title}")
                     try:
                         row.rounds.append(train(plan, config, folder))
-                    except Failed as error:
+                    except PeerError as error:
                         row.problem = str(error)
     return [contestant.row for contestant in contestants]
 
@@ -144,7 +144,7 @@ def _make_ready(name: str, plan: ToolkitPlan, say: Say) -> _Contestant:
             say(f"installing {row.title} into {toolkit.environment.folder} (once; it takes minutes)")
             toolkit.environment.install()
         row.versions = toolkit.versions()
-    except Failed as error:
+    except PeerError as error:
         row.problem = str(error)
     return _Contestant(row, functools.partial(_train_toolkit, toolkit))
 
@@ -172,7 +172,7 @@ def train_loop(name: str, plan: ToolkitPlan, config: TranslateConfig, folder: Pa
     try:
         trained = trainers.measure_peer(trainers.PEERS[name], given, work, store)
     except Exception as error:  # whatever a compiler says
-        raise Failed(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}") from error
+        raise PeerError(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}") from error
     return Round(trained.tokens, trained.seconds, None)
 
 
@@ -186,7 +186,7 @@ def measure_steady(trained: ToolkitOutcome, warmup: int) -> Round:
     counted = [mark for mark in trained.marks if mark.step >= warmup]
     if len(counted) < 2:
         reached = trained.marks[-1].step if trained.marks else 0
-        raise Failed(f"its log ends at step {reached}, before there is something to count")
+        raise PeerError(f"its log ends at step {reached}, before there is something to count")
     first, last = counted[0], counted[-1]
     return Round(last.tokens - first.tokens, last.seconds - first.seconds, trained.printed_rate)
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from saccade.bench.peers.models import SMOOTHING, LoopRnn, Marian, TorchTransformer
 from saccade.bench.training.flops import ModelSizes
-from saccade.bench.training.sentences import Padded, TrainingText, log_normal, multi30k, padded_batches, rectangle
+from saccade.bench.training.sentences import PaddedBatch, TrainingText, log_normal, multi30k, padded_batches, rectangle
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import SPECIAL, Vocabulary
 from saccade.tasks import devices
@@ -196,7 +196,7 @@ def compile_function(function: Callable[..., Any], *, dynamic: bool) -> Callable
 
 
 def _step(
-    run: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, device: torch.device, batch: Padded
+    run: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, device: torch.device, batch: PaddedBatch
 ) -> None:
     optimizer.zero_grad(set_to_none=True)
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):

@@ -201,7 +201,7 @@ def bench_serve(
 ) -> None:
     """Load a server with clients that check their answers: answers a second, waiting time, memory."""
     if fuzz:
-        with _counting("sending", fuzz) as say:
+        with _show_count("sending", fuzz) as say:
             survived = serving_bench.fuzz_runs(runs, fuzz, say)
         typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
         raise typer.Exit(1 if survived.bad else 0)
@@ -258,7 +258,7 @@ def bench_html(
         from saccade.bench.html.check import check_html
     except ModuleNotFoundError as error:
         raise UserError(describe_missing("bench html", error, "serve")) from None
-    with _counting("translating", count) as say:
+    with _show_count("translating", count) as say:
         found = check_html(count, seed=seed, in_browser=in_browser, say=say)
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else str(found))
     raise typer.Exit(1 if found.bad else 0)
@@ -273,7 +273,7 @@ def bench_fuzz(
 ) -> None:
     """Train and predict with mutated configs and files: each case must be refused in one line, or do its work."""
     done = itertools.count(1)
-    with _counting("cases", cases) as say:
+    with _show_count("cases", cases) as say:
         found = fuzz_configs(cases, seed=seed, keep=keep, say=lambda case: say(next(done)))
     if as_json:
         typer.echo(json.dumps(found.as_dict(), indent=1))
@@ -299,7 +299,7 @@ def bench_look(
 
 
 @contextlib.contextmanager
-def _counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def _show_count(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Count on standard error: a bar on a terminal, elsewhere a line now and then."""
     pace, console = Pace(), Console(stderr=True)
 

@@ -24,7 +24,7 @@ from saccade.tasks.translate.networks import Size
 
 
 class TrainedSize(StrEnum):
-    """What is trained on an accelerator."""
+    """The sizes of model that are trained on an accelerator."""
 
     base = "base"
     big = "big"

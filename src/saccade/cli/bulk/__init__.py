@@ -24,7 +24,7 @@ HERE, RAY = "local", "ray"
 
 @dataclass(frozen=True)
 class BulkFlags:
-    """Whether many files are answered, and where."""
+    """Flags that say whether many files are answered, and where."""
 
     on: Annotated[
         str | None,
@@ -102,7 +102,7 @@ def choose_executor(flags: BulkFlags, threads: int | None, device: str | None) -
             raise UserError(
                 f"--workers: {flags.workers} given with --on {HERE}, which is one process; allowed: --on ray"
             )
-        return job.run_here
+        return job.run_locally
     if flags.on != RAY and not str(flags.on).startswith(f"{RAY}://"):
         raise UserError(f"--on: {flags.on!r} given; allowed: {HERE}, {RAY}, {RAY}://HOST:PORT")
 

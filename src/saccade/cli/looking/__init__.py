@@ -1,1 +1,1 @@
-"""What `saccade look` does: shows, aligns, tests."""
+"""The parts of `saccade look`: showing, aligning, testing."""

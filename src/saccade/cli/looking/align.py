@@ -87,14 +87,14 @@ def run_many(
     bulk.run(AlignWork(heads, job.symmetrize or SYMMETRIZE, None, job.as_json), named, output, execute)
 
 
-class Chosen(NamedTuple):
+class ChosenRuns(NamedTuple):
     """Runs with the heads that align, and what reads the pairs."""
 
     runs: list[AligningRun]
     read: Callable[[], Iterator[Pair]]
 
 
-def choose_runs(model: Path, job: AlignJob, console: Console) -> Chosen | None:
+def choose_runs(model: Path, job: AlignJob, console: Console) -> ChosenRuns | None:
     """Choose the heads; None: that is all that is wanted."""
     if job.reverse is not None and job.reverse.resolve() == model.resolve():
         raise UserError(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
@@ -112,7 +112,7 @@ def choose_runs(model: Path, job: AlignJob, console: Console) -> Chosen | None:
     elif any(one.head is None for one in runs):
         some = list(itertools.islice(read(), ENOUGH))
         runs = _choose_by_agreement(runs, some) if len(runs) == 2 else [_choose_by_coverage(runs[0], some)]
-    return Chosen(runs, read)
+    return ChosenRuns(runs, read)
 
 
 def _watch(pairs: list[Pair]) -> Iterator[Pair]:
@@ -128,7 +128,7 @@ def _choose_by_agreement(runs: list[AligningRun], pairs: list[Pair]) -> list[Ali
 
 
 def _choose_by_coverage(run: AligningRun, pairs: list[Pair]) -> AligningRun:
-    """Where there is nothing better to choose by; nothing is kept."""
+    """Choose a head by coverage, where there is nothing better to choose by; nothing is kept."""
     found = find_coverage(run.attention, pairs)
     what = f"its links reach most source words ({found.share:.0%} of {len(pairs):,} pairs)"
     typer.echo(f"{run.folder}: {describe_head(found.head)}, as {what}; {HOW}", err=True)

@@ -1,4 +1,4 @@
-"""What was seen, as it was asked for: in the terminal, as pictures, as one page, as JSON."""
+"""The output of `saccade look`: in the terminal, as pictures, as one page, as JSON."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LookOutput:
 
     @property
     def is_page(self) -> bool:
-        """Whether one HTML page is to hold everything."""
+        """Return True if one HTML page is to hold everything."""
         return self.picture is not None and self.picture.suffix == ".html"
 
     def each(self, found: Iterator[Insight]) -> None:

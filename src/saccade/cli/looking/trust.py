@@ -22,7 +22,7 @@ from saccade.tasks.trust import trust
 
 
 class TrustRequest(NamedTuple):
-    """What the command was told: texts, or files with a text (and an output, or a label) a line."""
+    """The arguments of a test of trust: texts, or files with a text (and an output, or a label) a line."""
 
     texts: Sequence[str]
     source: Path | None = None

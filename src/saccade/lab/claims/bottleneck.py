@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.batches import PairBatch, collate_pairs
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 from saccade.lab.fit import FIRST, draw_symbols, fit
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions
@@ -36,7 +36,7 @@ KINDS = {
 }
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Train every kind on both tasks, and measure the share of right symbols by length."""
     longest, num_steps = (FULL_LONGEST, FULL_STEPS) if is_full else (LONGEST, STEPS)
     lengths = [longest * part // 5 for part in range(1, 6)]
@@ -47,7 +47,7 @@ def measure(seed: int, is_full: bool) -> Measured:
             network = train(task, kind, seed, longest=longest, num_steps=num_steps)
             panels[task][name] = points = [(length, share_right(network, task, length)) for length in lengths]
             numbers |= {f"{task}, {name}, short": points[0][1], f"{task}, {name}, long": points[-1][1]}
-    return Measured(panels, numbers)
+    return Measurements(panels, numbers)
 
 
 def train(task: str, kind: Kind, seed: int, *, longest: int, num_steps: int) -> Seq2Seq:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from saccade.attention import attend, masks
-from saccade.lab.experiment import Check, Experiment, Lines, Measured, Panel, Points, slope
+from saccade.lab.experiment import Check, Experiment, Lines, Measurements, Panel, Points, slope
 
 WIDTH, LENGTH, WINDOW, KERNEL = 32, 1024, 32, 5
 LENGTHS, FULL_LENGTHS = (256, 512, 1024, 2048), (512, 1024, 2048, 4096, 8192)
@@ -25,7 +25,7 @@ Layer = Callable[[Tensor], Tensor]  # from [1, N, D] to [1, N, D]
 KINDS = ("self-attention", "restricted", "recurrent", "convolution")
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Count operations, and layers until the first input reaches the last output, and fit exponents."""
     torch.manual_seed(seed)
     lengths = FULL_LENGTHS if is_full else LENGTHS
@@ -45,7 +45,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         [(math.log2(n), count) for n, count in layers["dilated convolution"]]
     )
     panels: dict[str, Lines] = {"operations": by_length, "widths": by_width, "steps": steps, "layers": layers}
-    return Measured(panels, numbers)
+    return Measurements(panels, numbers)
 
 
 def make(
@@ -122,7 +122,7 @@ def exponent(points: Points) -> float:
     return slope([(math.log(x), math.log(y)) for x, y in points])
 
 
-def _near(number: str, says: str, expected: float) -> Check:
+def _expect(number: str, says: str, expected: float) -> Check:
     return Check(number, f"{says}: {expected:g}", least=expected - 0.15, most=expected + 0.15)
 
 
@@ -138,24 +138,24 @@ COST = Experiment(
     prediction="All exponents are those of the table. A dilated convolution needs less than one more layer when the "
     "length doubles.",
     checks=(
-        _near("self-attention, n", "operations of self-attention grow with n to the power of", 2),
-        _near("self-attention, d", "and with d to the power of", 1),
-        _near("restricted, n", "operations of restricted attention with n", 1),
-        _near("restricted, r", "with the window r", 1),
-        _near("restricted, d", "with d", 1),
-        _near("recurrent, n", "operations of a recurrent layer with n", 1),
-        _near("recurrent, d", "with d", 2),
-        _near("convolution, n", "operations of a convolution with n", 1),
-        _near("convolution, k", "with its kernel k", 1),
-        _near("convolution, d", "with d", 2),
-        _near("self-attention, steps", "steps of self-attention that wait for each other, with n", 0),
-        _near("restricted, steps", "of restricted attention", 0),
-        _near("recurrent, steps", "of a recurrent layer", 1),
-        _near("convolution, steps", "of a convolution", 0),
-        _near("self-attention, layers", "the longest way through self-attention, with n", 0),
-        _near("restricted, layers", "through restricted attention", 1),
-        _near("recurrent, layers", "through a recurrent layer", 1),
-        _near("convolution, layers", "through convolutions without dilation", 1),
+        _expect("self-attention, n", "operations of self-attention grow with n to the power of", 2),
+        _expect("self-attention, d", "and with d to the power of", 1),
+        _expect("restricted, n", "operations of restricted attention with n", 1),
+        _expect("restricted, r", "with the window r", 1),
+        _expect("restricted, d", "with d", 1),
+        _expect("recurrent, n", "operations of a recurrent layer with n", 1),
+        _expect("recurrent, d", "with d", 2),
+        _expect("convolution, n", "operations of a convolution with n", 1),
+        _expect("convolution, k", "with its kernel k", 1),
+        _expect("convolution, d", "with d", 2),
+        _expect("self-attention, steps", "steps of self-attention that wait for each other, with n", 0),
+        _expect("restricted, steps", "of restricted attention", 0),
+        _expect("recurrent, steps", "of a recurrent layer", 1),
+        _expect("convolution, steps", "of a convolution", 0),
+        _expect("self-attention, layers", "the longest way through self-attention, with n", 0),
+        _expect("restricted, layers", "through restricted attention", 1),
+        _expect("recurrent, layers", "through a recurrent layer", 1),
+        _expect("convolution, layers", "through convolutions without dilation", 1),
         Check(
             "dilated convolution, layers a doubling",
             "layers that dilated convolutions need more when n doubles",

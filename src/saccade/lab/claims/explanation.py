@@ -14,7 +14,7 @@ from saccade.datasets.made.reviews import LABELS, draw_review
 from saccade.inspection.trust.evidence import TrustCase, examine
 from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.inspection.trust.verdict import TrustFigures
-from saccade.lab.experiment import Check, Experiment, Measured, Panel
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel
 from saccade.lab.fit import fit
 from saccade.layers.pooling import AttentionPooling
 from saccade.models.classifier import TextClassifier
@@ -44,7 +44,7 @@ class TextTask(NamedTuple):
     num_labels: int
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Train every model on every task, and ask how far its attention explains its answers."""
     tasks = {"one word": draw_sentences(seed), "reviews": draw_reviews(seed)}
     found = {
@@ -65,7 +65,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     numbers["right"] = min(found[task, "GRU"].right for task in TASKS)
     taus = {task: [(number, found[task, model].tau) for number, model in enumerate(MODELS)] for task in TASKS}
     same = {task: [(number, found[task, model].same) for number, model in enumerate(MODELS)] for task in TASKS}
-    return Measured({"tau": taus, "same": same}, numbers)
+    return Measurements({"tau": taus, "same": same}, numbers)
 
 
 def draw_sentences(seed: int) -> TextTask:
@@ -92,7 +92,7 @@ def draw_reviews(seed: int) -> TextTask:
     return TextTask(texts[:TRAIN], texts[TRAIN:], FIRST_WORD + len(words), len(LABELS))
 
 
-class Trusted(NamedTuple):
+class ExplanationFigures(NamedTuple):
     """Tau between attention and erasing, how often permuted weights give the same answer, and right answers."""
 
     tau: float
@@ -129,14 +129,14 @@ def train(task: TextTask, model: str, seed: int, num_steps: int) -> tuple[TextCl
     return network, float((logit_UV.argmax(-1) == label_U).float().mean())
 
 
-def trust(network: TextClassifier, right: float, task: TextTask) -> Trusted:
+def trust(network: TextClassifier, right: float, task: TextTask) -> ExplanationFigures:
     """Test the attention of a classifier as `saccade look --trust` does, on texts with their right labels."""
     cases = [
         TrustCase([str(word) for word in text.ids], text.ids, list(range(len(text.ids))), [text.label])
         for text in task.test
     ]
     found = TrustFigures.of(examine(ClassifierSubject(network), cases))
-    return Trusted(found.steps.attention["erasure"], found.moved["permuted"].same, right)
+    return ExplanationFigures(found.steps.attention["erasure"], found.moved["permuted"].same, right)
 
 
 EXPLANATION = Experiment(

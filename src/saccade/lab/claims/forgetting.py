@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.data.batches import PairBatch, collate_pairs
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 from saccade.lab.fit import FIRST, draw_symbols, fit
 from saccade.layers.recurrent.layers import Recurrent
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
@@ -26,7 +26,7 @@ CELLS = {"RNN": "rnn", "RNN, torch's start": "rnn", "GRU": "gru", "LSTM": "lstm"
 READING = {"from its start": "forward", "from its end": "backward"}
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure what each cell's last state knows of each place, and copying with a source read in both directions."""
     length, copied, num_steps = (FULL_LENGTH, FULL_COPIED, FULL_STEPS) if is_full else (LENGTH, COPIED, STEPS)
     recalled = {name: recall(name, seed, length, num_steps) for name in CELLS}
@@ -37,7 +37,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     for name in ("GRU", "LSTM"):
         numbers |= {f"{name} over RNN": means[name] - means["RNN"]}
         numbers |= {f"{name} over small": means[name] - means["RNN, torch's start"]}
-    return Measured({"recalled": recalled, "written": written}, numbers | {"reversed": from_end - from_start})
+    return Measurements({"recalled": recalled, "written": written}, numbers | {"reversed": from_end - from_start})
 
 
 def recall(name: str, seed: int, length: int, num_steps: int) -> Points:

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saccade.data.pictures.canvases import Canvases
 from saccade.datasets.made.digits import paint_digits
 from saccade.lab.claims.cost import exponent
-from saccade.lab.experiment import Check, Experiment, Lines, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Lines, Measurements, Panel, Points
 from saccade.lab.fit import fit
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks.glimpse.loss import HybridLoss, PictureBatch
@@ -27,7 +27,7 @@ STEPS, FULL_STEPS, WARMUP_STEPS = 1200, 12_000, 50
 FIRST_STD, LAST_STD, SAMPLES = 0.3, 0.1, 4
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Count and time looking at pictures of several sizes; train with several numbers of glimpses."""
     torch.manual_seed(seed)
     sides = FULL_SIDES if is_full else SIDES
@@ -47,7 +47,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "two over one": errors[1][1] / errors[0][1],
     }
     panels: dict[str, Lines] = {"operations": operations, "seconds": seconds, "errors": {f"canvas of {CANVAS}": errors}}
-    return Measured(panels, numbers)
+    return Measurements(panels, numbers)
 
 
 class SmallGlimpser(nn.Module):

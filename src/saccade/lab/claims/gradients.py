@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import MultiHeadAttention, masks
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points, slope
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points, slope
 from saccade.layers.recurrent.layers import Recurrent
 
 WIDTH, BATCH, HEADS = 64, 16, 4
@@ -21,7 +21,7 @@ OPEN = 3.0  # the bias of forget gates that stay open: sigmoid(3) = 0.95
 Model = Callable[[Tensor], Tensor]  # from [B, T, D] to [B, T, D]
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure |d loss_T / d x_s| by the distance T - s, and by what factor it changes with each step."""
     torch.manual_seed(seed)
     num_steps = FULL_STEPS if is_full else STEPS
@@ -36,7 +36,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         inner = [(distance, math.log(norm)) for distance, norm in lines[name] if 0 < distance < num_steps - 1]
         numbers[name] = math.exp(slope(inner))
     numbers |= {f"{gated} over RNN": numbers[gated] / numbers["RNN"] for gated in ("GRU", "LSTM")}
-    return Measured({"norms": lines}, numbers)
+    return Measurements({"norms": lines}, numbers)
 
 
 def _models() -> dict[str, Model]:

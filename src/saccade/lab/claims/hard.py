@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from saccade.attention import attend
 from saccade.attention.normalizers import Entmax15, Hard, Softmax, Sparsemax
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 from saccade.lab.fit import fit
 
 WIDTH, WORDS, SHOWN, LABELS = 32, 32, 8, 8
@@ -22,14 +22,14 @@ KEPT = 0.9  # of the running mean of rewards, the baseline
 
 
 class Method(NamedTuple):
-    """How weights are made, and how hard ones learn."""
+    """A way to make weights, and for hard ones a way to learn."""
 
     normalizer: nn.Module
     reinforces: bool = False
     has_baseline: bool = False
 
 
-def ways() -> dict[str, Method]:
+def list_methods() -> dict[str, Method]:
     """Return all ways by their names."""
     return {
         "softmax": Method(Softmax()),
@@ -41,12 +41,12 @@ def ways() -> dict[str, Method]:
     }
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure bias and variance of the three gradients of hard attention, and the loss of all ways by steps."""
     torch.manual_seed(seed)
     variances, biases = measure_gradients()
     num_steps = FULL_STEPS if is_full else STEPS
-    curves = {name: learn(way, seed, num_steps) for name, way in ways().items()}
+    curves = {name: learn(way, seed, num_steps) for name, way in list_methods().items()}
     last = {name: points[-1][1] for name, points in curves.items()}
     soft, hard, bare = last["softmax"], last["hard, baseline"], last["hard, no baseline"]
     numbers = {
@@ -58,7 +58,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "bare last": bare - hard,
         "sparse": max(last["1.5-entmax"], last["sparsemax"]) - soft,
     }
-    return Measured({"learned": curves}, numbers)
+    return Measurements({"learned": curves}, numbers)
 
 
 def measure_gradients() -> tuple[dict[str, float], dict[str, float]]:
@@ -73,7 +73,7 @@ def measure_gradients() -> tuple[dict[str, float], dict[str, float]]:
     mean_N11 = attend(query_N1D, key_NSD, reward_NS1).detach()
     size = float(exact.square().sum())
     variances, biases = dict[str, float](), dict[str, float]()
-    for name, way in ways().items():
+    for name, way in list_methods().items():
         if not isinstance(way.normalizer, Hard):
             continue
         drawn = torch.stack([_draw_gradient(way, query_N1D, key_NSD, reward_NS1, mean_N11) for _ in range(DRAWS)])

@@ -13,14 +13,14 @@ from saccade.lab.claims.bottleneck import (
     share_right,
     train,
 )
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 from saccade.models.seq2seq_attention import AttentionOptions
 
 WIDTH, RADIUS, SCORE = 64, 3, "general"
 SCOPES = {"global": "global", "local-m": "local_m", "local-p": "local_p"}
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Train every scope on both tasks, and measure the share of right symbols by length."""
     longest, num_steps = (FULL_LONGEST, FULL_STEPS) if is_full else (LONGEST, STEPS)
     lengths = [longest * part // 5 for part in range(1, 6)]
@@ -37,7 +37,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         for task in TASKS
         for name in ("local-m", "local-p")
     }
-    return Measured(panels, longs | numbers)
+    return Measurements(panels, longs | numbers)
 
 
 LOCAL = Experiment(

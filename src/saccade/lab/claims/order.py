@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 from saccade.lab.fit import FIRST, draw_symbols, fit
 from saccade.models.text_encoder import TransformerTextEncoder
 from saccade.models.transformer import BlockSizes
@@ -37,7 +37,7 @@ class SymbolReader(NamedTuple):
         return [weight for part in self for weight in part.parameters()]
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure right answers by length for each kind of positions, and whether outputs follow a permutation."""
     trained, num_steps = (FULL_TRAINED, FULL_STEPS) if is_full else (TRAINED, STEPS)
     lengths = [trained // 2, trained, 2 * trained, 4 * trained]
@@ -52,7 +52,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     numbers["over the guess"] = numbers[f"{NONE}, trained"] - guesses[1][1]
     twice = [lines[positions][2][1] for positions in KINDS]
     numbers["apart"] = max(twice) - min(twice)
-    return Measured({"right": lines}, numbers)
+    return Measurements({"right": lines}, numbers)
 
 
 def make(positions: str, *, longest: int) -> SymbolReader:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention.structured import StructuredSelfAttention
-from saccade.lab.experiment import Check, Experiment, Measured, Panel
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel
 from saccade.lab.fit import fit
 
 KINDS, VARIANTS, NOISE = 4, 4, 32  # of words that matter, of each of these, and of words that don't
@@ -70,7 +70,7 @@ def train(penalty: float, seed: int, num_steps: int) -> tuple[float, float]:
     return overlap(weight_BRS), float((logit_BKV.argmax(-1) == variant_BK).float().mean())
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure overlap and accuracy for each weight of the penalty."""
     found = {penalty: train(penalty, seed, FULL_STEPS if is_full else STEPS) for penalty in PENALTIES}
     overlaps = [(number, found[penalty][0]) for number, penalty in enumerate(PENALTIES)]
@@ -81,7 +81,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "most": found[1.0][0],
         "cost": found[0.1][1] - found[0.0][1],
     }
-    return Measured({"overlap": {"4 hops": overlaps}, "right": {"4 hops": shares}}, numbers)
+    return Measurements({"overlap": {"4 hops": overlaps}, "right": {"4 hops": shares}}, numbers)
 
 
 WEIGHTS = ", ".join(f"{penalty:g}" for penalty in PENALTIES)

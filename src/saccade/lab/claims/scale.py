@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import SCORES, attend
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points, slope
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points, slope
 from saccade.lab.fit import fit
 
 WIDTHS = (4, 16, 64, 256, 1024)
@@ -21,7 +21,7 @@ AVERAGED = 20  # last steps
 NAMES = {"dot": "q·k", "scaled_dot": "q·k / sqrt(d)"}
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure variance, saturation and learning of both dot products."""
     torch.manual_seed(seed)
     variances, largest, learned = dict[str, Points](), dict[str, Points](), dict[str, Points]()
@@ -42,7 +42,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "wide": dict(learned[plain])[1024],
         "scaled wide": dict(learned[scaled])[1024],
     }
-    return Measured({"variance": variances, "largest": largest, "learned": learned}, numbers)
+    return Measurements({"variance": variances, "largest": largest, "learned": learned}, numbers)
 
 
 def _draw_scores(name: str, width: int) -> Tensor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.lab.experiment import Check, Experiment, Measured, Panel
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel
 
 MACHINES, FULL_MACHINES = 64, 1024
 HOURS = 10.0  # of work for each machine, if all are alike
@@ -23,13 +23,13 @@ TRIALS = 5
 
 
 class Cluster(NamedTuple):
-    """How fast each machine is, and how often one fails in an hour."""
+    """The speed of each machine, and the failures of one in an hour."""
 
     speed_N: NDArray[np.float64]
     failures: float
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure the time over the ideal one, by the number of files and by the number of failures."""
     machines = FULL_MACHINES if is_full else MACHINES
     handed, given = list[tuple[float, float]](), list[tuple[float, float]]()
@@ -51,7 +51,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "failing": lost / wanted,
     }
     files_lines = {"one file after the other": handed, "a share for each": given}
-    return Measured({"files": files_lines, "failures": {"simulated": failing, "by hand": expected}}, numbers)
+    return Measurements({"files": files_lines, "failures": {"simulated": failing, "by hand": expected}}, numbers)
 
 
 def _trials(seed: int, files: int) -> Iterator[np.random.Generator]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from saccade.lab.claims.scale import FULL_LEARNING_WIDTHS, FULL_STEPS, LEARNING_WIDTHS, SHOWN, STEPS, WORDS, learn
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 
 NAMES = {"additive": "additive", "dot": "q·k", "scaled_dot": "q·k / sqrt(d)"}
 NARROW, WIDE = LEARNING_WIDTHS[0], LEARNING_WIDTHS[-1]
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Measure the loss after learning, by width, of three scores."""
     widths, num_steps = (FULL_LEARNING_WIDTHS, FULL_STEPS) if is_full else (LEARNING_WIDTHS, STEPS)
     learned: dict[str, Points] = {
@@ -23,7 +23,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "wide": plain[WIDE] - additive[WIDE],
         "gap": scaled[WIDE] - additive[WIDE],
     }
-    return Measured({"learned": learned}, numbers)
+    return Measurements({"learned": learned}, numbers)
 
 
 WIDTH = Experiment(

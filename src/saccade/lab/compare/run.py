@@ -26,7 +26,7 @@ PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """How a comparison is run; all but `seeds`, `jobs` and `threads` must be the same when it goes on."""
+    """Options of a comparison; all but `seeds`, `jobs` and `threads` must be the same when it goes on."""
 
     config: Path
     overrides: Sequence[str]
@@ -68,7 +68,7 @@ def run(options: ComparisonOptions, out: Path, console: Console) -> dict[str, An
 
 
 def check_seeds(seeds: int) -> None:
-    """Refuse too few seeds."""
+    """Refuse a single seed, which says nothing of chance."""
     if seeds < 2:
         raise UserError(f"--seeds: {seeds} given; allowed: 2 or more, as one says nothing of chance")
 
@@ -104,7 +104,7 @@ class _Comparison:
             self.places.put({"CUDA_VISIBLE_DEVICES": str(number % count)} if count else {})
 
     def run(self) -> dict[str, Any]:
-        """Do what is left to do."""
+        """Train and score what is left, and return the results."""
         for one in self.variants:
             self._say(f"{one.name}: {one.outline.parameters:,} parameters")
         rates = self.tune()

@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How much better one variant scores than another, and the probability of as much by chance."""
+    """The difference of two variants' scores, and the probability of as much by chance."""
 
     by: Estimate
     p: float

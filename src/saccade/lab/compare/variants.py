@@ -27,7 +27,7 @@ MOST_VARIANTS = 100
 
 
 class RunOutline(NamedTuple):
-    """What is known of a run before it trains."""
+    """Facts of a run that are known before it trains."""
 
     parameters: int
     rate: float

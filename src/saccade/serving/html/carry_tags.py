@@ -9,8 +9,8 @@ from typing import NamedTuple
 from saccade.data.text.placeholders import PLACEHOLDER
 from saccade.data.text.sentences import SentenceSpan
 from saccade.serving.html.gather import is_whole
-from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
-from saccade.serving.html.tree import Verbatim, escape_text
+from saccade.serving.html.inline import InlineText, Item, Path, WordlessElement, common
+from saccade.serving.html.tree import VerbatimHtml, escape_text
 from saccade.serving.v1.word_links import AlignedWords
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it
@@ -30,7 +30,7 @@ class Word(NamedTuple):
 
 
 def carry_tags(
-    inline: Inline, start: int, sentence: SentenceSpan, output: str | None, aligned: AlignedWords | None
+    inline: InlineText, start: int, sentence: SentenceSpan, output: str | None, aligned: AlignedWords | None
 ) -> list[Item]:
     """Return the items of a translated sentence, with the elements that were around its source words."""
     stop = start + len(sentence.text)
@@ -45,7 +45,7 @@ def carry_tags(
     return [Item(sentence.before, None), *items, Item(sentence.after, None)]
 
 
-def _keep(inline: Inline, start: int, stop: int, anchors: Sequence[Wordless]) -> list[Item]:
+def _keep(inline: InlineText, start: int, stop: int, anchors: Sequence[WordlessElement]) -> list[Item]:
     items = [_item(anchor) for anchor in anchors if anchor.place < start]
     for place in range(start, stop):
         items += [_item(anchor) for anchor in anchors if anchor.place == place]
@@ -54,14 +54,14 @@ def _keep(inline: Inline, start: int, stop: int, anchors: Sequence[Wordless]) ->
 
 
 def _translate(
-    inline: Inline, start: int, text: str, output: str, aligned: AlignedWords, anchors: Sequence[Wordless]
+    inline: InlineText, start: int, text: str, output: str, aligned: AlignedWords, anchors: Sequence[WordlessElement]
 ) -> list[Item]:
     sources = [_word(inline, start, found) for found in re.finditer(r"\S+", text)]
     words = output.split()
     read = _source_words(aligned, len(words), len(sources))
     paths = _paths(sources, read, aligned)
     places = [start + found.start() for found in re.finditer(r"\S+", text)]
-    lost = _lost(sources, places, paths)
+    lost = _find_lost(sources, places, paths)
     before = _place_anchors([*anchors, *lost], places, read)
     items: list[Item] = []
     for number, word in enumerate(words):
@@ -72,7 +72,7 @@ def _translate(
     return items + [_item(anchor) for anchor in before[len(words)]]
 
 
-def _word(inline: Inline, start: int, found: re.Match[str]) -> Word:
+def _word(inline: InlineText, start: int, found: re.Match[str]) -> Word:
     parts = _parts(found[0])
     first, last = start + found.start(), start + found.end() - 1
     core = min(first + len(parts[0]), last)
@@ -149,10 +149,10 @@ def _fill(cores: Sequence[Path | None], number: int, base: Path) -> Path:
     return common([earlier, later])
 
 
-def _lost(sources: Sequence[Word], places: Sequence[int], paths: Sequence[Path]) -> list[Wordless]:
+def _find_lost(sources: Sequence[Word], places: Sequence[int], paths: Sequence[Path]) -> list[WordlessElement]:
     """Return what no output word is inside of: untranslated elements as they are, other elements without words."""
     kept = {element for path in paths for element in path}
-    found: list[Wordless] = []
+    found: list[WordlessElement] = []
     for word, place in zip(sources, places, strict=True):
         for path in word.all_paths:
             missing = next((number for number, element in enumerate(path) if element not in kept), None)
@@ -162,8 +162,8 @@ def _lost(sources: Sequence[Word], places: Sequence[int], paths: Sequence[Path])
     return found
 
 
-def _without_words(path: Path, place: int) -> Wordless:
-    return Wordless(place, "", path, has_space=isinstance(path[-1], Verbatim))
+def _without_words(path: Path, place: int) -> WordlessElement:
+    return WordlessElement(place, "", path, has_space=isinstance(path[-1], VerbatimHtml))
 
 
 def _bridge(paths: list[Path]) -> None:
@@ -178,10 +178,10 @@ def _bridge(paths: list[Path]) -> None:
 
 
 def _place_anchors(
-    anchors: Sequence[Wordless], places: Sequence[int], read: Sequence[int | None]
-) -> list[list[Wordless]]:
+    anchors: Sequence[WordlessElement], places: Sequence[int], read: Sequence[int | None]
+) -> list[list[WordlessElement]]:
     """Put each anchor before the output word that read the source word after it."""
-    before: list[list[Wordless]] = [[] for _ in range(len(read) + 1)]
+    before: list[list[WordlessElement]] = [[] for _ in range(len(read) + 1)]
     for anchor in anchors:
         source = next((number for number, place in enumerate(places) if place >= anchor.place), None)
         if source is None:
@@ -194,5 +194,5 @@ def _place_anchors(
     return before
 
 
-def _item(anchor: Wordless) -> Item:
+def _item(anchor: WordlessElement) -> Item:
     return Item(anchor.html + (" " if anchor.has_space else ""), anchor.path, may_move=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from saccade.serving.html.guard import MAY_SPLIT
 from saccade.serving.html.inline import Item, Path
-from saccade.serving.html.tree import Element, Verbatim
+from saccade.serving.html.tree import Element, VerbatimHtml
 
 Runs = list[list[int]]
 
@@ -25,16 +25,16 @@ def gather(items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def is_whole(element: Element | Verbatim) -> bool:
+def is_whole(element: Element | VerbatimHtml) -> bool:
     """Return whether there is always one of an element."""
     return isinstance(element, Element) and element.tag not in MAY_SPLIT
 
 
-def _elements(path: Path) -> Iterator[tuple[Element | Verbatim, Path]]:
+def _elements(path: Path) -> Iterator[tuple[Element | VerbatimHtml, Path]]:
     return ((element, path[: depth + 1]) for depth, element in enumerate(path))
 
 
-def _gather_one(items: list[Item], element: Element | Verbatim) -> list[Item]:
+def _gather_one(items: list[Item], element: Element | VerbatimHtml) -> list[Item]:
     runs = _runs(items, element)
     if len(runs) < 2:
         return items
@@ -51,7 +51,7 @@ def _gather_one(items: list[Item], element: Element | Verbatim) -> list[Item]:
     return found
 
 
-def _runs(items: Sequence[Item], element: Element | Verbatim) -> Runs:
+def _runs(items: Sequence[Item], element: Element | VerbatimHtml) -> Runs:
     """Return the rows of an element, those together that nothing else stands between."""
     runs: Runs = [[]]
     for row, item in enumerate(items):
@@ -63,10 +63,10 @@ def _runs(items: Sequence[Item], element: Element | Verbatim) -> Runs:
 
 
 def _may_move(item: Item) -> bool:
-    return item.may_move or any(isinstance(element, Verbatim) for element in item.path or ())
+    return item.may_move or any(isinstance(element, VerbatimHtml) for element in item.path or ())
 
 
-def _leave(path: Path, element: Element | Verbatim) -> Path:
+def _leave(path: Path, element: Element | VerbatimHtml) -> Path:
     """Take a word out of an element, and out of those inside of it that must stay whole in it."""
     at = path.index(element)
     return (*path[:at], *(inner for inner in path[at + 1 :] if not is_whole(inner)))

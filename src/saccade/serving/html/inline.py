@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from saccade.serving.html.tree import Element, Node, Verbatim, escape_text, texts, write_node
+from saccade.serving.html.tree import Element, Node, VerbatimHtml, escape_text, texts, write_node
 
 Path = tuple[
-    Element | Verbatim, ...
-]  # the elements around a word, the outermost first; a Verbatim stands for its own words
+    Element | VerbatimHtml, ...
+]  # the elements around a word, the outermost first; a VerbatimHtml stands for its own words
 
 
 class Item(NamedTuple):
@@ -22,7 +22,7 @@ class Item(NamedTuple):
     may_move: bool = False  # an image, a remark, an element without words
 
 
-class Wordless(NamedTuple):
+class WordlessElement(NamedTuple):
     """HTML without words before a place in the text: an image, a comment, an empty element."""
 
     place: int
@@ -33,28 +33,28 @@ class Wordless(NamedTuple):
 
 @final
 @dataclass
-class Inline:
+class InlineText:
     """A text across tags, which is split into sentences. Inside it, one space stands for any white space."""
 
     text: str = ""
     paths: list[Path] = field(default_factory=list)
-    anchors: list[Wordless] = field(default_factory=list)
+    anchors: list[WordlessElement] = field(default_factory=list)
     before: str = ""
     after: str = ""
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all of it is inside the same elements."""
+        """Return True if all of it is inside the same elements."""
         return not self.anchors and len(set(self.paths)) <= 1 and not any(map(_is_verbatim, self.paths[:1]))
 
     def add(self, node: Node, path: Path = ()) -> None:
         if isinstance(node, str):
             self._add_text(node, path)
-        elif isinstance(node, Verbatim) and node.content:
+        elif isinstance(node, VerbatimHtml) and node.content:
             self._add_text(node.content, (*path, node))
-        elif isinstance(node, Verbatim) or not "".join(texts(node)).strip():
+        elif isinstance(node, VerbatimHtml) or not "".join(texts(node)).strip():
             self._flush(path)
-            self.anchors.append(Wordless(len(self.text), write_node(node), path, has_space=False))
+            self.anchors.append(WordlessElement(len(self.text), write_node(node), path, has_space=False))
         else:
             for child in node.children:
                 self.add(child, (*path, node))
@@ -87,7 +87,7 @@ class Inline:
 def write(items: Iterable[Item]) -> str:
     """Write items, and open and close the elements around them: the result is well-formed for any order."""
     opened: Path = ()
-    seen: set[Element | Verbatim] = set()
+    seen: set[Element | VerbatimHtml] = set()
     html: list[str] = []
     between = ""
     for item in _merge_verbatim(items):
@@ -117,13 +117,13 @@ def common(paths: Sequence[Path]) -> Path:
 
 def _merge_verbatim(items: Iterable[Item]) -> Iterable[Item]:
     """Replace all words of an untranslated element by the element itself, once."""
-    seen: set[Element | Verbatim] = set()
+    seen: set[Element | VerbatimHtml] = set()
     between: Item | None = None
     for item in items:
         if item.path is None:
             between = item if between is None else Item(between.html + item.html, None)
             continue
-        verbatim = next((element for element in item.path if isinstance(element, Verbatim)), None)
+        verbatim = next((element for element in item.path if isinstance(element, VerbatimHtml)), None)
         if verbatim is not None and verbatim in seen:
             between = None
             continue
@@ -141,4 +141,4 @@ def _merge_verbatim(items: Iterable[Item]) -> Iterable[Item]:
 
 
 def _is_verbatim(path: Path) -> bool:
-    return any(isinstance(element, Verbatim) for element in path)
+    return any(isinstance(element, VerbatimHtml) for element in path)

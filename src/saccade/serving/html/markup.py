@@ -9,16 +9,16 @@ from saccade.serving import work
 from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.gather import gather
 from saccade.serving.html.guard import is_same_structure
-from saccade.serving.html.inline import Inline, write
+from saccade.serving.html.inline import InlineText, write
 from saccade.serving.html.tree import Element, HtmlSource, is_structure, parse, read_html, texts, write_node
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import run_in_thread
 from saccade.serving.models import ServedModel
 from saccade.serving.service import SHORT, Service
 from saccade.serving.translation import TranslatedText, text_of, translate_texts
 from saccade.serving.v1.word_links import AlignedWords
 from saccade.serving.waiting import ModelCall
 
-Part = str | Inline  # of a document: HTML that stays, or a text with inline tags
+Part = str | InlineText  # of a document: HTML that stays, or a text with inline tags
 Pair = tuple[str, str]
 Aligned = dict[Pair, AlignedWords]
 
@@ -33,7 +33,9 @@ async def translate_html(
 ) -> list[list[str]]:
     """Translate documents: for each its translation and alternatives, all distinct."""
     goes = sum(map(len, sources)) > SHORT and service.workers is not None and service.workers.is_open
-    documents: Place = Elsewhere(service, model, sources) if goes else Here(service, model, sources)
+    documents: RequestDocuments = (
+        WorkerDocuments(service, model, sources) if goes else LocalDocuments(service, model, sources)
+    )
     outline = await documents.outline()
     found = await translate_texts(service, model, outline.texts, **decoding)
     written = await documents.write([*map(_only_texts, found)], count)
@@ -49,7 +51,7 @@ async def translate_html(
 
 
 class DocumentOutline(NamedTuple):
-    """What is to be translated in documents: texts with inline tags; and, for each, the texts between all its tags."""
+    """Texts of documents that are to be translated, with inline tags; and, for each, the texts between all its tags."""
 
     texts: list[str]
     in_place: list[list[str]]
@@ -75,7 +77,7 @@ class Documents:
     def __init__(self, sources: Sequence[str]) -> None:
         self.read = [*map(read_html, sources)]
         self.parts = [list(parts(html.root)) for html in self.read]
-        self.inlines = [part for document in self.parts for part in document if isinstance(part, Inline)]
+        self.inlines = [part for document in self.parts for part in document if isinstance(part, InlineText)]
 
     def outline(self) -> DocumentOutline:
         return DocumentOutline([inline.text for inline in self.inlines], [html.texts for html in self.read])
@@ -102,8 +104,8 @@ class Documents:
         return write_in_place(self.read[row], ranks)
 
 
-class Place(Protocol):
-    """Where documents are read and written."""
+class RequestDocuments(Protocol):
+    """A place where documents are read and written: this process, or a worker."""
 
     async def outline(self) -> DocumentOutline: ...
 
@@ -113,27 +115,27 @@ class Place(Protocol):
 
 
 @final
-class Here:
+class LocalDocuments:
     """Documents that a thread reads and writes."""
 
     def __init__(self, service: Service, model: ServedModel, sources: Sequence[str]) -> None:
         self._service, self._model, self._sources = service, model, sources
 
     async def outline(self) -> DocumentOutline:
-        self._documents = await beside(Documents, self._sources)
+        self._documents = await run_in_thread(Documents, self._sources)
         return self._documents.outline()
 
     async def write(self, found: Sequence[TranslatedText], count: int) -> list[TranslatedDocument]:
         pairs = self._documents.pairs(found)
         words = await self._service.ask(self._model, ModelCall(work.align_pairs), pairs)
-        return await beside(self._documents.write, found, dict(zip(pairs, words, strict=True)), count)
+        return await run_in_thread(self._documents.write, found, dict(zip(pairs, words, strict=True)), count)
 
     async def write_in_place(self, row: int, ranks: Sequence[Sequence[str]]) -> list[str]:
-        return await beside(self._documents.write_in_place, row, ranks)
+        return await run_in_thread(self._documents.write_in_place, row, ranks)
 
 
 @final
-class Elsewhere:
+class WorkerDocuments:
     """Long documents, which a worker reads and writes: that takes Python's lock for long. Only texts go to and fro."""
 
     def __init__(self, service: Service, model: ServedModel, sources: Sequence[str]) -> None:
@@ -193,13 +195,13 @@ def write_in_place(html: HtmlSource, ranks: Sequence[Sequence[str]]) -> list[str
 def parts(element: Element) -> Iterator[Part]:
     """Yield the parts of a tree in order: HTML that stays, and texts to translate."""
     yield element.start
-    inline = Inline()
+    inline = InlineText()
     for child in element.children:
         if not is_structure(child):
             inline.add(child)
             continue
         yield inline
-        inline = Inline()
+        inline = InlineText()
         if isinstance(child, Element):
             yield from parts(child)
         else:
@@ -218,7 +220,7 @@ def _write(document: list[Part], found: dict[int, TranslatedText], aligned: Alig
     )
 
 
-def _write_inline(inline: Inline, text: TranslatedText, aligned: Aligned, rank: int) -> str:
+def _write_inline(inline: InlineText, text: TranslatedText, aligned: Aligned, rank: int) -> str:
     if inline.is_uniform:
         return inline.wrap(text_of(text, rank))
     place, items = 0, []

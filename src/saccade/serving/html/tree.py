@@ -45,7 +45,7 @@ CLOSED_BY = {  # end tags that may be omitted: the new elements that close an op
 
 @final
 @dataclass(eq=False, frozen=True)
-class Verbatim:
+class VerbatimHtml:
     """HTML that is written as it was read: a void tag, a comment, an element that is not translated."""
 
     text: str
@@ -75,11 +75,11 @@ class Element:
 
     @property
     def is_structure(self) -> bool:
-        """Whether it ends sentences: it is a block, or has one inside."""
+        """Return True if it ends sentences: it is a block, or has one inside."""
         return self.tag in BLOCK or any(is_structure(child) for child in self.children)
 
 
-Node = Element | Verbatim | str
+Node = Element | VerbatimHtml | str
 
 
 @final
@@ -94,7 +94,7 @@ class HtmlSource:
 
     @property
     def texts(self) -> list[str]:
-        """What the tokens of its texts stand for."""
+        """Return its texts with their character references replaced."""
         return [unescape(self.source[token.start : token.stop]) for token in self.text_tokens]
 
     def write_in_place(self, texts: Iterable[str]) -> str:
@@ -109,7 +109,7 @@ class HtmlSource:
 
 def is_structure(node: Node) -> bool:
     """Return whether a sentence ends before a node."""
-    return node.is_structure if isinstance(node, Element) else isinstance(node, Verbatim) and node.is_break
+    return node.is_structure if isinstance(node, Element) else isinstance(node, VerbatimHtml) and node.is_break
 
 
 def parse(source: str) -> Element:
@@ -158,7 +158,7 @@ class _Reader:
             self._text(token, unescape(raw))
         elif not self.opaque:
             whole = raw if raw.endswith(">") else raw + ("-->" if raw.startswith("<!--") else ">")
-            self._add(Verbatim(whole, DECLARATION.match(raw) is not None))
+            self._add(VerbatimHtml(whole, DECLARATION.match(raw) is not None))
         self.end = token.stop
 
     def _text(self, token: HtmlToken, text: str) -> None:
@@ -186,14 +186,14 @@ class _Reader:
         if self.opaque:
             self.opaque += [] if tag in VOID or (raw.endswith("/>") and self.opaque[0] in FOREIGN) else [tag]
         elif tag in VOID:
-            self._add(Verbatim(raw, tag in BREAKS))
+            self._add(VerbatimHtml(raw, tag in BREAKS))
         elif tag in OPAQUE or _is_untranslated(token) or (tag == "title" and self._is_inside("select")):
             self._close_for(tag)
             self.opaque, self.opaque_text = [tag], []
             self.opaque_tag, self.opaque_start = tag, token.start
             if tag in FOREIGN and raw.endswith("/>"):
                 self.opaque = []
-                self._add(Verbatim(raw, is_break=False))
+                self._add(VerbatimHtml(raw, is_break=False))
         else:
             self._close_for(tag)
             if len(self.open) > MAX_DEPTH:
@@ -233,7 +233,7 @@ class _Reader:
     def _add_verbatim(self, text: str) -> None:
         has_words = self.opaque_tag not in WORDLESS
         content = " ".join("".join(self.opaque_text).split()) if has_words else ""
-        self._add(Verbatim(text, self.opaque_tag in BLOCK, content))
+        self._add(VerbatimHtml(text, self.opaque_tag in BLOCK, content))
         self.opaque = []
 
 
@@ -246,7 +246,7 @@ def write_node(node: Node) -> str:
     """Write a node and its children as HTML."""
     if isinstance(node, str):
         return escape_text(node)
-    if isinstance(node, Verbatim):
+    if isinstance(node, VerbatimHtml):
         return node.text
     return node.start + "".join(map(write_node, node.children)) + node.end
 

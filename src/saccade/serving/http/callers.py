@@ -1,4 +1,4 @@
-"""Who asks: the client that the request at hand comes from, and how often it may ask."""
+"""Callers: the client that the request at hand comes from, and how often it may ask."""
 
 from __future__ import annotations
 

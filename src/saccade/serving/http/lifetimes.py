@@ -25,7 +25,7 @@ RETRY = 5  # seconds: until another server has taken over
 @final
 @dataclass
 class Readiness:
-    """Whether a server takes requests, and those that it has.
+    """The state of a server that takes requests or doesn't, and the requests that it has.
 
     While it `is_draining`, /ready says 503 and answers close their connections; when it `is_refusing`, it answers what
     it has and refuses what is new.
@@ -151,7 +151,7 @@ class OpenRequest:
         await asyncio.sleep(0)  # where the request's own task is cancelled
 
 
-def stopping() -> Refusal:
+def make_stopping_refusal() -> Refusal:
     """Make the answer to whoever asks too late."""
     return Refusal(503, "The server is stopping", {"Retry-After": str(RETRY)}, reason="stopping")
 

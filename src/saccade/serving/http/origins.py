@@ -1,4 +1,4 @@
-"""Who may ask: the names that a server answers to, and the sites whose pages may use it."""
+"""Allowed origins: the names that a server answers to, and the sites whose pages may use it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AllowedSites:
 
     @property
     def warning(self) -> str | None:
-        """What an operator should know when the server starts; None where only this machine reaches it."""
+        """Return what an operator should know when the server starts; None where only this machine reaches it."""
         if not self.has_addresses:
             return None
         names = ", ".join(sorted(name for name in self.names - {*LOCAL_NAMES} if not _is_address(name)))

@@ -16,8 +16,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from saccade.serving.http.door import REFUSAL
-from saccade.serving.http.turns import Account, Counted, Turns, rest
-from saccade.serving.processes.connections import ANSWERED, ASKED, WAITS, Held
+from saccade.serving.http.turns import Account, AccountedWork, Turns, rest
+from saccade.serving.processes.connections import ANSWERED, ASKED, WAITS, HeldConnection
 from saccade.serving.shares import FairShare
 
 MAX_HEAD = 1 << 16  # bytes of request line and headers
@@ -105,7 +105,7 @@ class Protocol(HttpToolsProtocol):
         self._unsent = 0  # bytes of an answer that are not with the transport yet
         self._cycle: RequestResponseCycle | None = None  # that is answered
         self._is_partial = False  # a request has begun to come
-        self.held: Held | None = None  # where another process has a handle of the connection
+        self.held: HeldConnection | None = None  # where another process has a handle of the connection
 
     @property
     def address(self) -> str:
@@ -160,7 +160,7 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is asked, and all answers have been sent."""
+        """Return True if nothing is asked, and all answers have been sent."""
         is_answered = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
         return is_answered and not self._is_partial and not self.transport.get_write_buffer_size()
 
@@ -226,7 +226,7 @@ class Protocol(HttpToolsProtocol):
 
     def _count(self, app: ASGI3Application, account: Account) -> ASGI3Application:
         async def call(scope: Any, receive: Any, send: Any) -> None:
-            await Counted(app(scope, receive, partial(self._send_in_slices, send)), account)
+            await AccountedWork(app(scope, receive, partial(self._send_in_slices, send)), account)
 
         return call
 

@@ -21,8 +21,8 @@ from saccade.serving.http.lifetimes import (
     Receive,
     Scope,
     Send,
+    make_stopping_refusal,
     send_refusal,
-    stopping,
     too_large,
 )
 from saccade.serving.http.origins import AllowedSites
@@ -160,7 +160,7 @@ class LimitsMiddleware:
         if length.isdigit() and int(length[:19]) > max_body:
             raise too_large(max_body)
         if scope["method"] == "POST" and self.readiness.is_refusing:
-            raise stopping()
+            raise make_stopping_refusal()
         if scope["method"] == "POST" and self.rates is not None:
             self.rates.charge(client)
         if scope["path"] in self.with_keys:

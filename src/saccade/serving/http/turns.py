@@ -1,4 +1,4 @@
-"""When requests begin: those of an address that asks for much, one after another, so that others come between."""
+"""Turns of requests: those of an address that asks for much begin one after another, so that others come between."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Turns:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several addresses ask, or did a moment ago."""
+        """Return True if several addresses ask, or did a moment ago."""
         return time.monotonic() < self._shared_until
 
     def charge(self, address: str, seconds: float) -> None:
@@ -119,7 +119,7 @@ async def rest() -> None:
         await asyncio.sleep(seconds)
 
 
-async def beside(call: Callable[..., Result], *given: Any) -> Result:
+async def run_in_thread(call: Callable[..., Result], *given: Any) -> Result:
     """Return what a call returns, made in a thread; the address of the request at hand pays for it."""
     loop, account = asyncio.get_running_loop(), _ACCOUNT.get()
 
@@ -148,7 +148,7 @@ async def one_at_a_time() -> AsyncIterator[None]:
 
 
 @final
-class Counted:
+class AccountedWork:
     """Work whose steps in the event loop an address pays for."""
 
     def __init__(self, work: Awaitable[None], account: Account) -> None:

@@ -18,7 +18,7 @@ from saccade.serving.http import bodies
 from saccade.serving.http.openapi import describe_fields, list_of
 from saccade.serving.http.responses import Refusal, error_responses, json_response, refuse
 from saccade.serving.http.security import key_of
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import run_in_thread
 from saccade.serving.libretranslate.detection import DetectedLanguage
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
@@ -205,7 +205,7 @@ class LibreTranslate:
         able = [code for code in models.languages if code == target or LanguagePair(code, target) in models.pairs]
         text = "\n".join(query.texts)
         if query.format == "html":
-            text = await beside(markup.plain_text, text)
+            text = await run_in_thread(markup.plain_text, text)
         return self.service.detector.detect(text, able)[0]
 
     def _model(self, source: str, target: str) -> ServedModel | None:

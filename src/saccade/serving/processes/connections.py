@@ -29,7 +29,7 @@ def open_states(path: Path, *, create: bool = False) -> mmap.mmap:
         return mmap.mmap(file.fileno(), SLOTS)
 
 
-class Left(NamedTuple):
+class LeftConnection(NamedTuple):
     """A connection that a process left, and in which state."""
 
     connection: socket.socket
@@ -87,9 +87,9 @@ class Outbox:
                     connection.close()
         return found
 
-    def close(self) -> list[Left]:
+    def close(self) -> list[LeftConnection]:
         """Return the connections of a process that has ended."""
-        found = [Left(connection, self.states[slot]) for slot, connection in self.held.items()]
+        found = [LeftConnection(connection, self.states[slot]) for slot, connection in self.held.items()]
         self.held.clear()
         self.channel.close()
         self.states.close()
@@ -98,7 +98,7 @@ class Outbox:
 
 
 @final
-class Held:
+class HeldConnection:
     """A connection of which the first process has a handle."""
 
     def __init__(self, inbox: Inbox, slot: int, connection: socket.socket) -> None:
@@ -127,7 +127,7 @@ class Inbox:
         self.is_retiring = False
         self._unsent = deque[bytes]()
 
-    def take(self, begin: Callable[[Held, socket.socket], None]) -> None:
+    def take(self, begin: Callable[[HeldConnection, socket.socket], None]) -> None:
         """Begin with the connections that have been handed over."""
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while True:
@@ -143,7 +143,7 @@ class Inbox:
                     continue
                 connection = socket.socket(fileno=handles[0])
                 connection.setblocking(False)
-                begin(Held(self, slot, connection), connection)
+                begin(HeldConnection(self, slot, connection), connection)
 
     def tell(self, kind: bytes, slot: int) -> None:
         self._unsent.append(MESSAGE.pack(kind, slot))

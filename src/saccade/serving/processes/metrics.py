@@ -45,7 +45,7 @@ class SharedMetrics:
 @final
 @dataclass
 class TeamCounts:
-    """What the process that starts the others counts."""
+    """Counters of the process that starts the others."""
 
     lost: int = 0
     answered: int = 0

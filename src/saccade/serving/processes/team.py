@@ -317,7 +317,7 @@ def _serve(
         try:
             with map_weights():
                 runs = load()
-            one = server.prepare(runs, settings, stack.enter_context(server.working(runs)))
+            one = server.prepare(runs, settings, stack.enter_context(server.fork_workers(runs)))
         except UserError as mistake:
             said.send(str(mistake))
             raise SystemExit(2) from None

@@ -48,21 +48,21 @@ class WorkerLost(Exception):
 
 
 class Watcher(Protocol):
-    """Whoever waits for a computation."""
+    """The caller that waits for a computation."""
 
     def find_wanted(self) -> Sequence[bool] | None:
         """Return for each item whether its answer is still wanted; None: all are."""
 
 
 class WorkerTask(NamedTuple):
-    """What a worker is asked."""
+    """A call of a model, for a worker."""
 
     model: str
     call: ModelCall
     items: list[Any]
 
 
-class Done(NamedTuple):
+class WorkerResult(NamedTuple):
     """Answers (those that are bytes as views of them) or an error, and the processor time that they took."""
 
     answers: list[Any]
@@ -171,7 +171,7 @@ class Worker:
         """Tell whether it waits for something to do."""
         return not select.select([self._connection], [], [], 0)[0]
 
-    def compute(self, task: WorkerTask, watcher: Watcher) -> Done:
+    def compute(self, task: WorkerTask, watcher: Watcher) -> WorkerResult:
         """Have it compute; raise `ComputationEnded` when nobody waits any more, an error when it has ended."""
         if self._process < 0:
             _, (self._process, *_), _, _ = socket.recv_fds(self._connection, len(READY), 1)
@@ -185,7 +185,7 @@ class Worker:
             if wanted is not None and wanted != told:
                 self._connection.sendall(WANTED + SIZE.pack(len(wanted)) + bytes(wanted))
                 told = wanted
-        done: Done = _receive(self._connection)
+        done: WorkerResult = _receive(self._connection)
         self.since = time.monotonic()
         return done
 
@@ -254,7 +254,7 @@ def _work(connection: socket.socket, models: Mapping[str, Any]) -> None:
             _send(connection, _compute(task, models[task.model], _Server(connection)))
 
 
-def _compute(task: WorkerTask, model: Any, server: _Server) -> Done:
+def _compute(task: WorkerTask, model: Any, server: _Server) -> WorkerResult:
     since, answers, problem = time.process_time(), list[Any](), None
     try:
         with supervise(server):
@@ -263,12 +263,12 @@ def _compute(task: WorkerTask, model: Any, server: _Server) -> Done:
             ]
     except Exception as error:
         problem = error
-    return Done(answers, problem, time.process_time() - since)
+    return WorkerResult(answers, problem, time.process_time() - since)
 
 
 @final
 class _Server:
-    """Whoever waits for a worker: it says which items are still wanted, and closes the connection when none is."""
+    """The process that waits for a worker: it says which items are still wanted, and closes when none is."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""What the routes of /v1 share: the key that they need, the decoding of pictures, and the options of a search."""
+"""Parts that the routes of /v1 share: the key that they need, the decoding of pictures, and the options of a search."""
 
 from __future__ import annotations
 

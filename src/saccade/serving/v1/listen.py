@@ -12,7 +12,7 @@ from starlette.responses import Response
 from saccade.serving import work
 from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import run_in_thread
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
 from saccade.serving.v1.access import NEEDS_KEY, decode_sound, decoding_options
@@ -23,7 +23,7 @@ PATH = "/listen"
 
 
 class ListenRoute(NamedTuple):
-    """`POST /v1/listen`."""
+    """The route `POST /v1/listen`."""
 
     service: Service
 
@@ -47,6 +47,6 @@ class ListenRoute(NamedTuple):
             refuse(describe_error(error.errors()))
         model = self.service.models.that_hears(body.model)
         options: dict[str, Any] = decoding_options(body, model)
-        frames = await beside(decode_sound, body.sound, model)
+        frames = await run_in_thread(decode_sound, body.sound, model)
         (best,) = await self.service.ask(model, ModelCall(work.answer, tuple(sorted(options.items()))), [frames])
         return json_response({"model": model.run.name, "answers": [join_others(best)]})

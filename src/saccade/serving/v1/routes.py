@@ -14,7 +14,7 @@ import saccade
 from saccade.data.pictures.images import Pixels
 from saccade.serving import work
 from saccade.serving.http.responses import error_responses, json_response, refuse
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import run_in_thread
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
@@ -72,11 +72,11 @@ class V1:
         if model.run.predictor.traits.reads == "sound":
             if body.sound is None:
                 refuse("missing sound parameter: this model reads sounds")
-            return await beside(decode_sound, body.sound, model)
+            return await run_in_thread(decode_sound, body.sound, model)
         if model.run.predictor.traits.reads == "picture":
             if body.image is None:
                 refuse("missing image parameter: this model reads pictures")
-            return await beside(decode_picture, body.image, model)
+            return await run_in_thread(decode_picture, body.image, model)
         if body.text is None:
             refuse("missing text parameter: this model reads texts")
         self.service.check_whole(model, body.text, body.target or "")

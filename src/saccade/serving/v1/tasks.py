@@ -13,7 +13,7 @@ from starlette.responses import Response
 from saccade.serving import work
 from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
-from saccade.serving.http.turns import beside
+from saccade.serving.http.turns import run_in_thread
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
@@ -84,7 +84,7 @@ class TaskRoute(NamedTuple):
                 refuse(describe_error(error.errors()))
             model = service.models.for_task(name, body.model)
             options = _options(body, route, model.run.predictor.traits)
-            pixels = await beside(decode_picture, body.image, model)
+            pixels = await run_in_thread(decode_picture, body.image, model)
             (best,) = await service.ask(model, ModelCall(work.answer, options), [pixels])
             return json_response({"model": model.run.name, "answers": best})
 

@@ -7,14 +7,14 @@ import torch
 from saccade.lab.claims.phrases import pairs, translator
 from saccade.lab.claims.phrases.heads import find_link_shares
 from saccade.lab.claims.phrases.translator import HEADS, LAYERS, TESTED, TRAIN
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 
 STEPS, FULL_STEPS = 600, 6000
 SHIFTS = ("step that writes", "step that reads")
 RECURRENT = {"Bahdanau": "bahdanau", "Luong": "luong"}
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Train a Transformer and two RNNs, and measure how often their weights are greatest at the linked word."""
     torch.manual_seed(seed)
     phrases = pairs.make(TRAIN, TESTED, seed)
@@ -37,7 +37,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "reading": float(heads_SLH[1].max() - heads_SLH[0].max()),
     }
     by_head = {title: list(enumerate(heads_SLH[shift].flatten().tolist(), 1)) for shift, title in enumerate(SHIFTS)}
-    return Measured({"heads": by_head, "recurrent": recurrent}, numbers)
+    return Measurements({"heads": by_head, "recurrent": recurrent}, numbers)
 
 
 ALIGNMENT = Experiment(

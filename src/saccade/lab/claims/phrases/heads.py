@@ -15,7 +15,7 @@ from saccade.inspection.record import find_attention, recording
 from saccade.lab.claims.phrases import pairs, translator
 from saccade.lab.claims.phrases.pairs import Phrases
 from saccade.lab.claims.phrases.translator import HEADS, LAYERS, TESTED, TRAIN
-from saccade.lab.experiment import Check, Experiment, Measured, Panel
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel
 
 STEPS, FULL_STEPS = 1500, 15_000
 KINDS = {"encoder": "encoder", "decoder": "decoder", "cross": "on the source"}
@@ -29,7 +29,7 @@ class HeadOf(NamedTuple):
     head: int
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Train a translator, measure what its heads look at, and prune them, one alone and then more and more."""
     torch.manual_seed(seed)
     phrases = pairs.make(TRAIN, TESTED, seed)
@@ -39,7 +39,7 @@ def measure(seed: int, is_full: bool) -> Measured:
     positions, links = find_position_shares(network, phrases), max_over_shifts(find_link_shares(network, phrases))
     whole = translator.examine(network, phrases).right
     lost = {
-        kind: [whole - right_without(network, phrases, [head]) for head in list_heads(network, kind)] for kind in KINDS
+        kind: [whole - score_without(network, phrases, [head]) for head in list_heads(network, kind)] for kind in KINDS
     }
     together = prune_together(network, phrases, lost)
     alone = [value for values in lost.values() for value in values]
@@ -54,7 +54,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "together": max(free) / len(alone),
     }
     ranked = {title: list(enumerate(sorted(lost[kind], reverse=True), 1)) for kind, title in KINDS.items()}
-    return Measured({"alone": ranked, "together": {"least needed first": together}}, numbers)
+    return Measurements({"alone": ranked, "together": {"least needed first": together}}, numbers)
 
 
 def list_heads(network: nn.Module, kind: str) -> list[HeadOf]:
@@ -64,7 +64,7 @@ def list_heads(network: nn.Module, kind: str) -> list[HeadOf]:
 
 
 @contextmanager
-def without(heads: Sequence[HeadOf]) -> Iterator[None]:
+def disable_heads(heads: Sequence[HeadOf]) -> Iterator[None]:
     """Take the output of these heads away inside the block: their columns of W^O are 0."""
     kept = {one.attention: one.attention.output.weight.detach().clone() for one in heads}
     try:
@@ -76,9 +76,9 @@ def without(heads: Sequence[HeadOf]) -> Iterator[None]:
             attention.output.weight.data.copy_(weight_DD)
 
 
-def right_without(network: nn.Module, phrases: Phrases, heads: Sequence[HeadOf]) -> float:
+def score_without(network: nn.Module, phrases: Phrases, heads: Sequence[HeadOf]) -> float:
     """Return the share of right words without these heads."""
-    with without(heads):
+    with disable_heads(heads):
         return translator.examine(network, phrases).right
 
 
@@ -86,7 +86,7 @@ def prune_together(network: nn.Module, phrases: Phrases, lost: dict[str, list[fl
     """Prune more and more heads, those first that cost least alone; return the share of right words by their number."""
     heads = [(cost, head) for kind in KINDS for cost, head in zip(lost[kind], list_heads(network, kind), strict=True)]
     order = [head for _, head in sorted(heads, key=lambda one: one[0])]
-    return [(number, right_without(network, phrases, order[:number])) for number in range(len(order) + 1)]
+    return [(number, score_without(network, phrases, order[:number])) for number in range(len(order) + 1)]
 
 
 @torch.no_grad()

@@ -47,7 +47,7 @@ class Phrases(NamedTuple):
 
 
 def collate(pairs: Sequence[tuple[Ids, Ids]]) -> PairBatch:
-    """Pad pairs into one batch."""
+    """Pad pairs into one batch of sources and targets."""
     return collate_pairs([source for source, _ in pairs], [target for _, target in pairs])
 
 
@@ -70,7 +70,7 @@ def _list(pairs: Sequence[tuple[list[str], list[str]]], side: int) -> list[str]:
 
 
 def number(words: Sequence[str], ids: dict[str, int]) -> Ids:
-    """Return the ids of words."""
+    """Return the ids of words; words that are not known get <unk>."""
     return np.array([ids.get(word, UNKNOWN) for word in words], np.int32)
 
 

@@ -14,7 +14,7 @@ from saccade.decoding import BeamOptions, Stepper, search
 from saccade.lab.claims.phrases import pairs, translator
 from saccade.lab.claims.phrases.pairs import Ids, Phrases
 from saccade.lab.claims.phrases.translator import LAYERS, TESTED, TRAIN
-from saccade.lab.experiment import Check, Experiment, Measured, Panel, Points
+from saccade.lab.experiment import Check, Experiment, Measurements, Panel, Points
 
 STEPS, FULL_STEPS = 600, 6000
 SMOOTHING = 0.1
@@ -23,7 +23,7 @@ LONGEST = 24  # words of an output
 NORMS = {"pre": "before", "post": "behind"}
 
 
-def measure(seed: int, is_full: bool) -> Measured:
+def measure(seed: int, is_full: bool) -> Measurements:
     """Train without and with smoothing; then deeper ones with norms behind and before, with warm-up and without."""
     phrases = pairs.make(TRAIN, TESTED, seed)
     plain, smooth = (score(phrases, seed, share, FULL_STEPS if is_full else STEPS) for share in (0.0, SMOOTHING))
@@ -44,7 +44,7 @@ def measure(seed: int, is_full: bool) -> Measured:
         "perplexity": [(0, plain[0]), (SMOOTHING, smooth[0])],
         "BLEU / 100": [(0, plain[1] / 100), (SMOOTHING, smooth[1] / 100)],
     }
-    return Measured({"smoothing": scores, "warm-up": curves}, numbers)
+    return Measurements({"smoothing": scores, "warm-up": curves}, numbers)
 
 
 def score(phrases: Phrases, seed: int, smoothing: float, num_steps: int) -> tuple[float, float]:

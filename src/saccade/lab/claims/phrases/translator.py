@@ -22,7 +22,7 @@ WARMUP_STEPS = 50
 
 
 class NextWordScores(NamedTuple):
-    """How well a translator knows the next words of right translations: the share it would write, and nats a word."""
+    """Scores of a translator on the next words of right translations: the share it would write, and nats a word."""
 
     right: float
     nats: float
