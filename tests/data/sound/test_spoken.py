@@ -52,6 +52,7 @@ def test_times_of_words_by_hand() -> None:
     """`ab c`: steps read a, b, the space, b again, and never c."""
     weights = torch.eye(4)[[0, 1, 2, 1]]
     assert word_times(weights, words_of("ab c"), 0.5) == [(0.0, 2.0), None]
+    assert word_times(torch.eye(7), words_of("ab cdef"), 0.05) == [(0.0, 0.1), (0.15, 0.35)]  # not 0.35000000000000003
     assert not is_monotone(weights)
     assert is_monotone(weights[:3])
 

@@ -169,10 +169,11 @@ def word_times(weight_LS: Tensor, words: Sequence[WordSpan], seconds: float) -> 
     A step takes `seconds`; None: no step reads it.
     """
     read_L = weight_LS.argmax(-1)
+    time_L = [round(step * seconds, 6) for step in range(len(read_L) + 1)]  # 0.35, not 0.35000000000000003
     found: list[tuple[float, float] | None] = []
     for word in words:
         steps = ((read_L >= word.first) & (read_L < word.last)).nonzero().flatten()
-        found.append((int(steps[0]) * seconds, (int(steps[-1]) + 1) * seconds) if len(steps) else None)
+        found.append((time_L[steps[0]], time_L[steps[-1] + 1]) if len(steps) else None)
     return found
 
 

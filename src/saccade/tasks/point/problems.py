@@ -37,21 +37,22 @@ def sort(value_SC: Elements) -> list[int]:
 
 def find_hull(value_SC: Elements) -> list[int]:
     """Return the places of a convex hull's corners, counter-clockwise from the leftmost (Andrew 1979)."""
-    order = sorted(range(len(value_SC)), key=lambda place: tuple(value_SC[place]))
+    points = value_SC.tolist()  # Python's numbers: single ones of NumPy are slow
+    order = sorted(range(len(points)), key=points.__getitem__)
     halves = []
     for path in (order, order[::-1]):
         half = list[int]()
         for place in path:
-            while len(half) > 1 and _turn(*(value_SC[corner] for corner in (half[-2], half[-1], place))) <= 0:
+            while len(half) > 1 and _turn(*(points[corner] for corner in (half[-2], half[-1], place))) <= 0:
                 half.pop()
             half.append(place)
         halves.append(half[:-1])
-    return halves[0] + halves[1] if len(value_SC) > 1 else order
+    return halves[0] + halves[1] if len(points) > 1 else order
 
 
-def _turn(a_C: Elements, b_C: Elements, c_C: Elements) -> float:
+def _turn(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
     """Return what is positive where one turns left at b on the way from a to c."""
-    return float((b_C[0] - a_C[0]) * (c_C[1] - a_C[1]) - (b_C[1] - a_C[1]) * (c_C[0] - a_C[0]))
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 PROBLEMS = {"sort": ProblemKind(1, sort, 1), "hull": ProblemKind(2, find_hull, 3)}
@@ -73,9 +74,14 @@ def draw_examples(kind: str, size: int, count: int, random: np.random.Generator)
     problem, found = PROBLEMS[kind], list[Example]()
     while len(found) < count:
         value_SC = random.integers(0, 10**DECIMALS, (size, problem.width)) / 10**DECIMALS
-        if len(np.unique(value_SC, axis=0)) == size:
+        if _are_different(value_SC):
             found.append(Example(value_SC, problem.solve(value_SC)))
     return found
+
+
+def _are_different(value_SC: Elements) -> bool:
+    """Return whether no two elements are alike."""
+    return len({*map(tuple, value_SC.tolist())}) == len(value_SC)
 
 
 def parse_example(text: str, kind: str) -> Example:
@@ -95,7 +101,7 @@ def parse_example(text: str, kind: str) -> Example:
     if rows and len(rows) < problem.fewest:
         raise UserError(f"elements: {len(rows)} given; a {kind} needs {problem.fewest} or more")
     value_SC = np.array(rows).reshape(-1, problem.width)
-    if len(np.unique(value_SC, axis=0)) < len(rows):
+    if not _are_different(value_SC):
         raise UserError("elements: two are alike; all must be different")
     return Example(value_SC, problem.solve(value_SC) if rows else [])
 

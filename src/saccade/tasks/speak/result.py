@@ -58,7 +58,7 @@ class Speech(Result):
 
     @property
     def seconds(self) -> float:
-        return len(self.frames_TF) * self.voice.mel.hop
+        return round(len(self.frames_TF) * self.voice.mel.hop, 6)
 
     @property
     def is_monotone(self) -> bool:
