@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.errors import UserError
-from saccade.lab.compare import result, statistics, variants, worker
+from saccade.errors import NonFiniteLoss, UserError
+from saccade.lab.compare import processes, result, statistics, variants, worker
 from saccade.lab.compare import run as comparisons
 from saccade.lab.compare.statistics import VariantRuns
 from saccade.lab.compare.variants import RunOutline, Variant
+from saccade.runs import train
 from saccade.tasks.tally import COMBINE, bleu
 from saccade.tasks.translate.scoring.metrics import METRICS
 from saccade.tasks.translate.scoring.tallies import tally
@@ -159,13 +161,14 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[worker.Errand]:
     """Errands are done in this process, one after another, and kept."""
     done = list[worker.Errand]()
 
-    def send(errand: worker.Errand, environment: Mapping[str, str]) -> bool:
-        del environment
-        done.append(errand)
-        worker.work(errand)
-        return True
+    def ask(worker_there: processes.Worker, what: str, *given: Any) -> Any:
+        del worker_there
+        if what == "outline":
+            return variants.outline(*given)
+        done.append(worker.Errand(*given))
+        return worker.train(done[-1])
 
-    monkeypatch.setattr(worker, "send", send)
+    monkeypatch.setattr(processes.Worker, "_ask", ask)
     return done
 
 
@@ -210,6 +213,46 @@ def test_the_table_cuts_no_name(width: int) -> None:
     assert all(value in shown.splitlines()[-1] for value in row[3:])
 
 
+@pytest.mark.usefixtures("quick_start")
+def test_one_process_trains_one_run_after_another(tmp_path: Path) -> None:
+    path, shared = str(config(tmp_path)), tmp_path / "tokenizers"
+    place = processes.Worker({"SACCADE_PLACE": "1"})
+    try:
+        outline = place.outline(path, ["training.learning_rate=0.25"], {"model.width": 12}, str(shared))
+        assert outline.rate == 0.25
+        assert place.child is not None
+        began = place.child.pid
+        (learned,) = shared.iterdir()
+        words = json.loads(learned.read_text("utf-8"))
+        learned.write_text(json.dumps(words, indent=3), encoding="utf-8")  # it can be told from one that a run learns
+        errand = worker.Errand(path, [], {"training.validate_every": 4}, str(tmp_path / "run"), tokenizers=str(shared))
+        with pytest.raises(UserError, match=r"model.width: 0 given"):
+            place.train(errand._replace(changes={"model.width": 0}))
+        assert place.train(errand._replace(stop=4))
+        assert list(comparisons.read_scores(tmp_path / "run")) == [4]
+        assert place.train(errand._replace(score=str(tmp_path / "score.json")))
+        assert place.child.pid == began
+    finally:
+        place.close()
+    assert place.child.returncode == -signal.SIGTERM  # as it does when the comparison is killed
+    assert json.loads((tmp_path / "score.json").read_text("utf-8"))["metric"] == "accuracy"
+    assert (tmp_path / "run" / learned.name).read_bytes() == learned.read_bytes()
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_run_whose_loss_is_not_finite_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*_: object, **__: object) -> None:
+        raise NonFiniteLoss("the loss is nan")
+
+    monkeypatch.setattr(train, "train", lose)
+    assert not worker.train(worker.Errand(str(config(tmp_path)), [], {}, str(tmp_path / "run")))
+
+
+def test_variants_of_a_model_share_tokenizers() -> None:
+    assert variants.share_tokenizers(["model.score", "training.ema"])
+    assert not variants.share_tokenizers(["model.score", "data.lowercase"])
+
+
 def test_what_is_wrong_is_told_before_anything_is_trained(tmp_path: Path, here: list[worker.Errand]) -> None:
     path, out = config(tmp_path), tmp_path / "out"
     for changes, said in (
@@ -226,7 +269,8 @@ def test_what_is_wrong_is_told_before_anything_is_trained(tmp_path: Path, here: 
 
 
 def test_a_loss_that_is_never_finite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "send", lambda *_: False)
+    monkeypatch.setattr(processes.Worker, "train", lambda *_: False)
+    monkeypatch.setattr(processes.Worker, "outline", lambda *_: RunOutline(100, 0.1, 8, 4))
     with pytest.raises(UserError, match=r"pooling=attention: no learning rate of .* gives a score"):
         comparisons.run(options(config(tmp_path)), tmp_path / "out", QUIET)
 

@@ -148,3 +148,14 @@ def test_a_core_that_is_left_to_others_is_said(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert [train._choose_threads(tmp_path, number, said) for number in (None, 2, 1)] == [1, 2, 1]
     assert said.export_text() == "threads: 1 (a core is left to others; --threads 2 takes all)\n"
+
+
+def test_a_report_may_be_left_to_a_later_call(tmp_path: Path) -> None:
+    config, run = config_file.check_config(labels(tmp_path, "xy"), "test"), tmp_path / "run"
+    train.train(config, run, QUIET, reports=False)
+    weights = (run / "model.safetensors").read_bytes()
+    train.train(config, run, QUIET, reports=False)
+    assert not (run / "report.html").exists()
+    train.train(config, run, QUIET)
+    assert (run / "report.html").exists()
+    assert (run / "model.safetensors").read_bytes() == weights

@@ -57,17 +57,24 @@ LIBRARIES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pyd
 
 
 def train(
-    config: Any, folder: Path, console: Console, *, threads: int | None = None, callbacks: Sequence[Callback] = ()
+    config: Any,
+    folder: Path,
+    console: Console,
+    *,
+    threads: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    reports: bool = True,
 ) -> checkpoints.Progress:
     """Train in `folder`, or go on with the run there. The same config gives the same weights, interrupted or not.
 
     On a CPU that holds for the same number of threads: `threads`, or the number that the run began with.
+    Without `reports`, the report is left to a later call, and so is what is fitted once a model is trained.
     Under `torchrun` several processes train together; the first one writes, prints and tells the callbacks, the others
     end silently.
     """
     with join_team() as team:
         if team.is_first:
-            return _train_first(config, folder, console, team, threads, callbacks)
+            return _train_first(config, folder, console, team, threads, callbacks, reports)
         try:
             quiet = Console(quiet=True)
             with use_threads(_choose_threads(folder, threads, quiet)):
@@ -93,7 +100,13 @@ def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
 
 
 def _train_first(
-    config: Any, folder: Path, console: Console, team: Team, threads: int | None, callbacks: Sequence[Callback]
+    config: Any,
+    folder: Path,
+    console: Console,
+    team: Team,
+    threads: int | None,
+    callbacks: Sequence[Callback],
+    reports: bool,
 ) -> checkpoints.Progress:
     is_new = not folder.exists()
     rehearsing = NONE
@@ -103,7 +116,7 @@ def _train_first(
         with lock_folder(folder):
             _make_ready(folder)
             with use_threads(_choose_threads(folder, threads, console)):
-                return _train(config, folder, console, team, callbacks, rehearsing)
+                return _train(config, folder, console, team, callbacks, rehearsing, reports)
     except Exception:
         if is_new and not _has_learned(folder):  # what ended before it learned leaves nothing behind
             shutil.rmtree(folder)
@@ -128,6 +141,7 @@ def _train(
     team: Team,
     callbacks: Sequence[Callback] = (),
     rehearsing: Rehearsal = NONE,
+    reports: bool = True,
 ) -> checkpoints.Progress:
     config, job, options = team.run_first(lambda: _prepare(config, folder, console, team))
     rehearsing.begin()
@@ -141,8 +155,7 @@ def _train(
         return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
     if trainer.is_finished:
         watch.say(console, f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
-        is_new = _calibrate(config, folder, console)
-        if is_new or not (folder / REPORT).exists():
+        if reports and (_calibrate(config, folder, console) or not (folder / REPORT).exists()):
             _report(folder, console)
         return trainer.progress
     if trainer.progress.step:
@@ -164,8 +177,9 @@ def _train(
         watch.say(console, f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
     finally:
         manifest.record(folder, LOG)
-    _calibrate(config, folder, console)
-    _report(folder, console)
+    if reports:
+        _calibrate(config, folder, console)
+        _report(folder, console)
     return progress
 
 

@@ -12,11 +12,13 @@ import torch
 from rich.console import Console
 
 from saccade.config.base import HeldOutPart
+from saccade.data.text.corpus import find_files
 from saccade.data.text.headers import ODD
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
+from saccade.tasks.classify import texts
 from saccade.tasks.classify.config import ClassifyConfig
 from saccade.tasks.classify.task import examine, load, prepare
 
@@ -105,6 +107,21 @@ def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
     assert "Examples of each set" in (tmp_path / "run" / "report.html").read_text("utf-8")
     assert part.scores["micro_f1"] > 90
     assert part.sections[0][0] == "Labels"
+
+
+def test_only_the_set_that_is_scored_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(tmp_path)
+    train.train(config, tmp_path / "run", CONSOLE, reports=False)
+    model = load_run(tmp_path / "run")
+    read = list[str]()
+
+    def note(field: str, pattern: str) -> list[Path]:
+        read.append(field)
+        return find_files(field, pattern)
+
+    monkeypatch.setattr(texts, "find_files", note)
+    assert examine(config, model).name == "valid"
+    assert read == ["data.valid"]
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:

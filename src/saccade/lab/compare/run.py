@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import torch
 from rich.console import Console
 
 from saccade.errors import UserError
 from saccade.files import lock_folder, replace_file
-from saccade.lab.compare import result, variants, worker
-from saccade.lab.compare.variants import Variant
+from saccade.lab.compare import result, variants
+from saccade.lab.compare.processes import Worker, Workers
+from saccade.lab.compare.variants import Changes, RunOutline, Variant
+from saccade.lab.compare.worker import Errand
 from saccade.runs.report import read_log
 
-T = TypeVar("T")
-PLAN = "plan.json"
+PLAN, VARIANTS, RATES = "plan.json", "variants.json", "rates.json"
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,21 @@ class ComparisonOptions:
 def run(options: ComparisonOptions, out: Path, console: Console) -> dict[str, Any]:
     """Train, test and draw; return what compare.json holds."""
     check_seeds(options.seeds)
+    changes = variants.list_changes(options.vary)
+    for one in changes:  # before anything is built
+        variants.load(options.config, options.overrides, one, out)
     is_new = not out.exists()
+    comparison = _Comparison(options, changes, out, console)
     try:
-        changes = variants.list_changes(options.vary)
-        for one in changes:  # before anything is built
-            variants.load(options.config, options.overrides, one, out)
         with lock_folder(out):
             _check_plan(out / PLAN, options.plan())
-            made = variants.make(
-                options.config, options.overrides, options.vary, match=options.match, tolerance=options.tolerance
-            )
-            return _Comparison(options, made, out, console).run()
+            return comparison.run()
     except UserError:
-        if is_new and out.exists() and not any(path.is_dir() for path in out.iterdir()):
-            for path in out.iterdir():
-                path.unlink()
-            out.rmdir()
+        if is_new and not (out / VARIANTS).exists():
+            shutil.rmtree(out)
         raise
+    finally:
+        comparison.workers.close()
 
 
 def check_seeds(seeds: int) -> None:
@@ -91,30 +89,53 @@ def _check_plan(path: Path, plan: dict[str, Any]) -> None:
 class _Comparison:
     """A comparison under way. What is done is known from the files of its runs."""
 
-    def __init__(self, options: ComparisonOptions, made: Sequence[Variant], out: Path, console: Console) -> None:
-        self.options, self.variants, self.out, self.console = options, made, out, console
-        shortest = min(one.outline.max_steps for one in made)
-        self.budgets = plan_budgets(len(options.factors), shortest)
-        first = self.budgets[0] if self.budgets else shortest
-        every = min(one.outline.validate_every for one in made)
-        self.validate_every = first // -(-first // every) if self.budgets else every
-        self.places: SimpleQueue[dict[str, str]] = SimpleQueue()
-        for number in range(options.jobs):
-            count = torch.cuda.device_count()
-            self.places.put({"CUDA_VISIBLE_DEVICES": str(number % count)} if count else {})
+    def __init__(self, options: ComparisonOptions, changes: Sequence[Changes], out: Path, console: Console) -> None:
+        self.options, self.out, self.console = options, out, console
+        count = torch.cuda.device_count()
+        places = [{"CUDA_VISIBLE_DEVICES": str(number % count)} if count else {} for number in range(options.jobs)]
+        self.workers = Workers(places)
+        self.changes, self.variants = changes, list[Variant]()
+        fields = [*changes[0], *([options.match] if options.match else [])]
+        self.tokenizers = str(out / "tokenizers") if variants.share_tokenizers(fields) else None
 
     def run(self) -> dict[str, Any]:
         """Train and score what is left, and return the results."""
+        self.variants = self._make()
         for one in self.variants:
             self._say(f"{one.name}: {one.outline.parameters:,} parameters")
+        shortest = min(one.outline.max_steps for one in self.variants)
+        self.budgets = plan_budgets(len(self.options.factors), shortest)
+        first = self.budgets[0] if self.budgets else shortest
+        every = min(one.outline.validate_every for one in self.variants)
+        self.validate_every = first // -(-first // every) if self.budgets else every
         rates = self.tune()
         pairs = [(one, seed) for seed in self.seeds for one in self.variants]  # cut short, it is fair with fewer seeds
-        self._each(lambda pair: self._finish(pair[0], rates[pair[0].name], pair[1]), pairs)
+        self.workers.each(lambda worker, pair: self._finish(worker, pair[0], rates[pair[0].name], pair[1]), pairs)
         scored = {
             one.name: [json.loads(self._score_path(one, seed).read_text("utf-8")) for seed in self.seeds]
             for one in self.variants
         }
         return result.write(self.out, self._facts(rates), scored, self.console)
+
+    def _make(self) -> list[Variant]:
+        """Build all variants without training them, if that was not done."""
+        options, path = self.options, self.out / VARIANTS
+        if path.exists():
+            stored = json.loads(path.read_text("utf-8"))
+            return [Variant(name, changes, RunOutline(*outline)) for name, changes, outline in stored]
+
+        def build(worker: Worker, changes: Changes) -> RunOutline:
+            return worker.outline(str(options.config), options.overrides, changes, self.tokenizers)
+
+        def build_all(changes: Sequence[Changes]) -> list[RunOutline]:
+            found = self.workers.each(build, changes[:1])  # which leaves tokenizers for the others
+            return [*found, *self.workers.each(build, changes[1:])]
+
+        given = (options.config, options.overrides, self.changes, build_all)
+        made = variants.make(*given, match=options.match, tolerance=options.tolerance)
+        with replace_file(path) as draft:
+            draft.write_text(json.dumps(made), "utf-8")
+        return made
 
     @property
     def seeds(self) -> range:
@@ -122,10 +143,15 @@ class _Comparison:
 
     def tune(self) -> dict[str, float]:
         """Choose a learning rate for each variant: all train a little with the first seed, the better half goes on."""
+        path = self.out / RATES
+        if path.exists():
+            return dict(json.loads(path.read_text("utf-8")))
         left = {one.name: [one.outline.rate * factor for factor in self.options.factors] for one in self.variants}
         for budget in self.budgets:
             runs = [(one, rate, budget) for one in self.variants for rate in left[one.name]]
-            scores = dict(zip([(one.name, rate) for one, rate, _ in runs], self._each(self._try, runs), strict=True))
+            scores = dict(
+                zip([(one.name, rate) for one, rate, _ in runs], self.workers.each(self._try, runs), strict=True)
+            )
             for one in self.variants:
                 best = sorted(left[one.name], key=lambda rate: -scores[one.name, rate])
                 if scores[one.name, best[0]] == -math.inf:
@@ -136,27 +162,31 @@ class _Comparison:
         for name, rates in left.items():
             if self.budgets:
                 self._say(f"{name}: learning rate {rates[0]:g}")
-        return {name: rates[0] for name, rates in left.items()}
+        chosen = {name: rates[0] for name, rates in left.items()}
+        with replace_file(path) as draft:
+            draft.write_text(json.dumps(chosen, indent=1), "utf-8")
+        return chosen
 
-    def _try(self, run: tuple[Variant, float, int]) -> float:
+    def _try(self, worker: Worker, run: tuple[Variant, float, int]) -> float:
         """Train up to a budget, if that wasn't done, and return the best validation score until then."""
         one, rate, budget = run
         folder = self._folder(one, rate, self.options.first)
-        if max(read_scores(folder), default=0) < budget and not self._send(one, rate, self.options.first, stop=budget):
+        seed = self.options.first
+        if max(read_scores(folder), default=0) < budget and not self._train(worker, one, rate, seed, stop=budget):
             return -math.inf
         return max((score for step, score in read_scores(folder).items() if step <= budget), default=-math.inf)
 
-    def _finish(self, one: Variant, rate: float, seed: int) -> None:
+    def _finish(self, worker: Worker, one: Variant, rate: float, seed: int) -> None:
         path = self._score_path(one, seed)
         if path.exists():
             return
         path.parent.mkdir(exist_ok=True)
-        if not self._send(one, rate, seed, score=str(path)):
+        if not self._train(worker, one, rate, seed, score=str(path)):
             raise UserError(f"{one.name}: with the seed {seed} and the learning rate {rate:g} its loss was not finite")
         scored = json.loads(path.read_text("utf-8"))
         self._say(f"{one.name}, seed {seed}: {scored['metric']} {scored['score']:.2f} ({scored['seconds']:.0f} s)")
 
-    def _send(self, one: Variant, rate: float, seed: int, **errand: Any) -> bool:
+    def _train(self, worker: Worker, one: Variant, rate: float, seed: int, **errand: Any) -> bool:
         changes = {
             **one.changes,
             "seed": seed,
@@ -164,30 +194,9 @@ class _Comparison:
             "training.max_steps": one.outline.max_steps,
             "training.validate_every": self.validate_every,
         }
-        folder, options = self._folder(one, rate, seed), self.options
-        environment = self.places.get()
-        try:
-            return worker.send(
-                worker.Errand(
-                    str(options.config),
-                    list(options.overrides),
-                    changes,
-                    str(folder),
-                    threads=options.threads,
-                    **errand,
-                ),
-                environment,
-            )
-        finally:
-            self.places.put(environment)
-
-    def _each(self, do: Callable[[Any], T], given: Iterable[Any]) -> list[T]:
-        """Do it for all, as many at once as there are jobs; the first failure ends it."""
-        pool = ThreadPoolExecutor(self.options.jobs)
-        try:
-            return list(pool.map(do, given))
-        finally:
-            pool.shutdown(cancel_futures=True)
+        folder, options = str(self._folder(one, rate, seed)), self.options
+        given = Errand(str(options.config), list(options.overrides), changes, folder, **errand)
+        return worker.train(given._replace(threads=options.threads, tokenizers=self.tokenizers))
 
     def _folder(self, one: Variant, rate: float, seed: int) -> Path:
         return self.out / one.slug / f"{rate:.6g}-{seed}"

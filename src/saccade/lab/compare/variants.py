@@ -6,7 +6,7 @@ import itertools
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,14 +82,20 @@ def _flow(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
 
 
-def outline(config: Path, overrides: Sequence[str], changes: Changes) -> RunOutline:
-    """Build a run without training it."""
-    with tempfile.TemporaryDirectory() as folder:
-        checked = load(config, overrides, changes, Path(folder))
-        job = TASKS[checked.task].prepare(checked, Path(folder), Console(quiet=True))
+def outline(config: str, overrides: Sequence[str], changes: Changes, tokenizers: str | None = None) -> RunOutline:
+    """Build a run without training it; its tokenizers are left in a folder that others take them from."""
+    with tempfile.TemporaryDirectory() as empty:
+        folder = Path(tokenizers or empty)
+        checked = load(Path(config), overrides, changes, Path(empty))
+        job = TASKS[checked.task].prepare(checked, folder, Console(quiet=True))
         training = settle_steps(job.config or checked, job.plan).training
     parameters = sum(parameter.numel() for parameter in job.network.parameters())
     return RunOutline(parameters, float(training.learning_rate), int(training.max_steps), int(training.validate_every))
+
+
+def share_tokenizers(fields: Sequence[str]) -> bool:
+    """Return whether variants that differ in these fields have the same tokenizers: models don't change the text."""
+    return all(field.split(".")[0] in ("model", "training") for field in fields)
 
 
 def load(config: Path, overrides: Sequence[str], changes: Changes, folder: Path) -> Any:
@@ -99,11 +105,16 @@ def load(config: Path, overrides: Sequence[str], changes: Changes, folder: Path)
 
 
 def make(
-    config: Path, overrides: Sequence[str], vary: Sequence[str], *, match: str | None, tolerance: float
+    config: Path,
+    overrides: Sequence[str],
+    changes: Sequence[Changes],
+    build: Callable[[Sequence[Changes]], Sequence[RunOutline]],
+    *,
+    match: str | None,
+    tolerance: float,
 ) -> list[Variant]:
     """Return all variants, the field `match` of each chosen so that it has as many parameters as the first."""
-    build = partial(outline, config, overrides)
-    made = [Variant(name_changes(changes), changes, build(changes)) for changes in list_changes(vary)]
+    made = [Variant(name_changes(one), one, found) for one, found in zip(changes, build(changes), strict=True)]
     if len({one.slug for one in made}) < len(made):
         raise UserError("--vary: two values are alike as names of folders; write one of them differently")
     if match is None:
@@ -112,7 +123,11 @@ def make(
         raise UserError(f"--match: {match} given, which --vary changes; allowed: another field")
     start = _read_number(load(config, overrides, made[0].changes, Path()), match)
     wanted = made[0].outline.parameters
-    return [made[0], *(match_size(one, build, match, start, wanted, tolerance) for one in made[1:])]
+
+    def build_one(change: Changes) -> RunOutline:
+        return build([change])[0]
+
+    return [made[0], *(match_size(one, build_one, match, start, wanted, tolerance) for one in made[1:])]
 
 
 def match_size(

@@ -1,17 +1,20 @@
-"""Trains one run of a comparison in a process of its own, up to a step or to its end, and scores it there."""
+"""Trains runs of a comparison in a process of their own, up to a step or to their end, and scores them there."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+import torch
 from rich.console import Console
 
 from saccade.datasets.bring import point_to_data
@@ -26,7 +29,7 @@ from saccade.runs.report import read_facts, read_log
 from saccade.tasks import TASKS
 from saccade.training.signals import TrainingInterrupted
 
-LOST = 3  # exit code: its loss is not finite
+QUIET = Console(quiet=True)
 ERRORS = ("loss", "error", "wer", "perplexity", "bits")  # beginnings and ends of scores of which less is better
 
 
@@ -34,41 +37,17 @@ class Errand(NamedTuple):
     """A run to train: to `stop` steps (None: to its end, and then it is scored)."""
 
     config: str
-    overrides: list[str]
+    overrides: Sequence[str]
     changes: Mapping[str, Any]
     folder: str
     stop: int | None = None
     score: str | None = None  # the file of its score
     threads: int | None = None
+    tokenizers: str | None = None  # the folder of those that all runs have
 
 
-def send(errand: Errand, environment: Mapping[str, str]) -> bool:
-    """Do an errand in a child process, which ends with this one; return False if its loss was not finite."""
-    command = [sys.executable, "-m", "saccade.lab.compare.worker", json.dumps(errand._asdict())]
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert child.stderr is not None
-    said = child.stderr.read()  # its input stays open: when it ends, this process has ended
-    code = child.wait()
-    assert child.stdin is not None
-    child.stdin.close()
-    if code == 2:
-        raise UserError(f"{errand.folder}: {said.strip().splitlines()[-1].removeprefix('saccade: ')}")
-    if code == 130:
-        raise KeyboardInterrupt
-    if code not in (0, LOST):
-        raise RuntimeError(f"{errand.folder}: training ended with exit code {code}:\n{said}")
-    return code == 0
-
-
-def work(errand: Errand) -> None:
-    """Train, and score what is trained to its end."""
+def train(errand: Errand) -> bool:
+    """Train, and score what is trained to its end; return False if its loss is not finite."""
     folder = Path(errand.folder)
 
     def stop(event: TrainingEvent) -> None:
@@ -77,10 +56,25 @@ def work(errand: Errand) -> None:
 
     checked = variants.load(Path(errand.config), errand.overrides, errand.changes, folder)
     point_to_data(checked)
-    runs.train(checked, folder, Console(quiet=True), threads=errand.threads, callbacks=[stop])
+    if errand.tokenizers is not None:
+        _take_tokenizers(Path(errand.tokenizers), folder)
+    try:
+        runs.train(checked, folder, QUIET, threads=errand.threads, callbacks=[stop], reports=False)
+    except NonFiniteLoss:
+        return False
     if errand.score is not None:
         with replace_file(Path(errand.score)) as draft:
             draft.write_text(json.dumps(score(folder)), "utf-8")
+    return True
+
+
+def _take_tokenizers(shared: Path, folder: Path) -> None:
+    """Give a run that has none yet the tokenizers that all have."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in shared.glob("tokenizer.*"):
+        if not (folder / one.name).exists():
+            with replace_file(folder / one.name) as draft:
+                shutil.copyfile(one, draft)
 
 
 def score(folder: Path) -> dict[str, Any]:
@@ -105,29 +99,42 @@ def score(folder: Path) -> dict[str, Any]:
     }
 
 
-def _end_with_parent() -> None:
-    """Stop, saving first, when the process that started this one is gone: its end of the input closes then."""
+def _listen() -> SimpleQueue[bytes]:
+    """Read what is to be done. When it ends, the process that started this one is gone: stop, saving first."""
+    given = SimpleQueue[bytes]()
 
-    def wait() -> None:
-        os.read(0, 1)  # not sys.stdin's, whose lock a thread must not hold when Python ends
+    def listen() -> None:
+        with open(0, "rb", buffering=0, closefd=False) as lines:  # not sys.stdin, whose lock would be held at the end
+            for line in lines:
+                given.put(line)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=listen, daemon=True).start()
+    return given
+
+
+def _do(what: str, *given: Any) -> dict[str, Any]:
+    try:
+        return {"found": train(Errand(*given)) if what == "train" else variants.outline(*given)}
+    except UserError as error:
+        return {"refused": str(error)}
 
 
 def main() -> None:
-    """Do the errand that the only argument describes; exit codes as the command line's."""
-    _end_with_parent()
-    try:
-        work(Errand(**json.loads(sys.argv[1])))
-    except UserError as error:
-        sys.stderr.write(f"saccade: {error}\n")
-        sys.exit(2)
-    except NonFiniteLoss as error:
-        sys.stderr.write(f"saccade: {error}\n")
-        sys.exit(LOST)
-    except (TrainingInterrupted, KeyboardInterrupt):
-        sys.exit(130)
+    """Do what comes, a line of JSON each, and reply with one; what libraries print goes to standard error."""
+    given = _listen()
+    with os.fdopen(os.dup(1), "w") as replies:
+        os.dup2(2, 1)
+        while True:
+            try:
+                found = _do(*json.loads(given.get()))
+            except (TrainingInterrupted, KeyboardInterrupt):
+                sys.exit(130)
+            replies.write(json.dumps(found) + "\n")
+            replies.flush()
+            gc.collect()
+            if torch.cuda.is_initialized():
+                torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

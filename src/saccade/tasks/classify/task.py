@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -121,8 +122,8 @@ def _tally(predictor: Classifier, pairs: Sequence[tuple[Text, Prediction]]) -> T
 def scored_set(config: ClassifyConfig, predictor: Classifier) -> ScoredSet:
     """Return the texts of the test set, or of the validation set where there is none."""
     del predictor
-    name = "test" if config.data.test else "valid"
-    return ScoredSet(name, labelled.read_sets(config.data)[name])
+    name: Literal["valid", "test"] = "test" if config.data.test else "valid"
+    return ScoredSet(name, labelled.read_scored(config.data, name))
 
 
 def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:

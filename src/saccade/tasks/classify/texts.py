@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
+from typing import Literal
 
 from rich.console import Console
 
@@ -22,14 +23,20 @@ from saccade.tasks.classify.config import ClassifyData, LabelledFiles
 def read_sets(data: LabelledFiles) -> dict[str, list[Text]]:
     """The texts of every set."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
-    found = {
-        name: list(read_labelled(find_files(f"data.{name}", pattern), data.places))
-        for name, pattern in files.items()
-        if isinstance(pattern, str)
-    }
+    found = {name: _read(data, name, pattern) for name, pattern in files.items() if isinstance(pattern, str)}
     if isinstance(data.valid, HeldOutPart):
         found["train"], found["valid"] = _hold_out(found["train"], data.valid.amount)
     return {name: found[name] for name in files if name in found}
+
+
+def read_scored(data: LabelledFiles, name: Literal["valid", "test"]) -> list[Text]:
+    """The texts of one set; others are read only if it is a part of them."""
+    pattern = getattr(data, name)
+    return _read(data, name, pattern) if isinstance(pattern, str) else read_sets(data)[name]
+
+
+def _read(data: LabelledFiles, name: str, pattern: str) -> list[Text]:
+    return list(read_labelled(find_files(f"data.{name}", pattern), data.places))
 
 
 def _hold_out(texts: list[Text], amount: Amount) -> tuple[list[Text], list[Text]]:
