@@ -81,7 +81,7 @@ def test_the_line_says_how_often_all_data_are_read() -> None:
 )
 def test_batches_suit_the_amount_of_text(num_pairs: int, length: int, size: int) -> None:
     source_N = np.full(num_pairs, length + 1)
-    assert batches._suiting([PairLengths.of(source_N, source_N // 2)]) == size
+    assert batches._choose_size([PairLengths.of(source_N, source_N // 2)]) == size
 
 
 def test_a_run_keeps_what_it_chose_and_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a task is: its config, how a run of it is prepared, loaded and reported, and what its trained model can do."""
+"""The interface of a task: its config, how a run of it is prepared, loaded and reported, and its trained model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Rows = Sequence[Sequence[int]]  # of the base's rows: for each row here those wh
 
 
 class InheritedFields(NamedTuple):
-    """What a run takes from the run it begins with, as names of sections and fields."""
+    """Names of the sections and fields that a run takes from the run it begins with."""
 
     same: tuple[str, ...] = ("model",)  # another value is refused
     free: tuple[str, ...] = ("model.dropout",)  # fields of these that may differ
@@ -127,7 +127,7 @@ class PortablePass(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What a program needs to know of its inputs and answers, ready for JSON."""
+        """Return what a program needs to know of its inputs and answers, ready for JSON."""
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
@@ -201,7 +201,7 @@ class PictureSize(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What a predictor reads, has and takes: all that the command line and the server know of its task."""
+    """Traits of a predictor: all that the command line and the server know of its task."""
 
     task: str
     reads: str = "text"  # or "picture", "sound", "feature maps"
@@ -236,7 +236,7 @@ class Predictor(Protocol):
     @property
     @abstractmethod
     def traits(self) -> Traits:
-        """What it reads, has and takes."""
+        """Return what it reads, has and takes."""
 
     @abstractmethod
     def stream(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Iterator[Result]:
@@ -331,7 +331,7 @@ class Predictor(Protocol):
 
     @property
     def has_readers(self) -> bool:
-        """Whether it answers in one pass, with a network whose text encoders another engine may run."""
+        """Return True if it answers in one pass, with a network whose text encoders another engine may run."""
         return False
 
     def with_network(self, network: nn.Module, engine: str) -> Predictor:
@@ -350,11 +350,11 @@ class Predictor(Protocol):
 
 
 class RequestOptions(BaseModel):
-    """What a request to a server may say beside its inputs: fields named as options of `predict`."""
+    """A request's options beside its inputs: fields named as options of `predict`."""
 
 
 class Route(NamedTuple):
-    """How a server offers a task, at /v1/<its name>."""
+    """The route at which a server offers a task: /v1/<its name>."""
 
     title: str = "Answer texts"  # what it does, for people
     reads: str = "text"  # or "picture"

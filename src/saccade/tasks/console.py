@@ -1,4 +1,4 @@
-"""What is said and shown while data are made ready."""
+"""Progress and messages while data are made ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run computes, and how."""
+"""Devices of a run: the one it computes on, and the options of a training there."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def device_for(config: RunSection) -> torch.device:
     """Return the device that a run trains on."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
-    return _nearest(config)
+    return _nearest_device(config)
 
 
 def training_options(config: RunSection, network: nn.Module, team: Team = ALONE) -> TrainingOptions:
-    """How to train this network, and where; of several processes each has its own accelerator."""
+    """Make the options of training this network; of several processes each has its own accelerator."""
     section, place = config.training.settle_steps(), device_for(config)
     place = team.device if place.type == team.device.type else place
     if team.size > 1 and section.accumulate % team.size:
@@ -60,8 +60,8 @@ def _check_float8(network: nn.Module, place: torch.device) -> None:
 def load_trained(network: Module, config: RunSection, folder: Path) -> Module:
     """A network with the best weights of a run, where it can compute."""
     checkpoints.load_weights(folder / "model.safetensors", network)
-    return network.to(_nearest(config)).eval()
+    return network.to(_nearest_device(config)).eval()
 
 
-def _nearest(config: RunSection) -> torch.device:
+def _nearest_device(config: RunSection) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() and config.device != "cpu" else "cpu")

@@ -13,7 +13,7 @@ from saccade.tasks.base import Evaluation
 @final
 @dataclass
 class InsistedCounts:
-    """How terms of a glossary with `num_entries` are written, and how placeholders came into outputs."""
+    """Counts of how terms of a glossary with `num_entries` are written, and how placeholders came into outputs."""
 
     num_entries: int = 0
     terms: Counter[str] = field(default_factory=Counter)

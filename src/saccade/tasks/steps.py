@@ -1,4 +1,4 @@
-"""How long a run trains: its steps, told by how many of them read all data once, and the line that says so."""
+"""The length of a training: its steps, told by how many of them read all data once, and the line that says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each example adds to the score of a set: from it, the score of any other draw of examples is known."""
+"""Contributions of each example to the score of a set: from them the score of any other draw of examples is known."""
 
 from __future__ import annotations
 

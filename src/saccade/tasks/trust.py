@@ -1,4 +1,4 @@
-"""How far a trained model's attention may be trusted, on some texts or a test set."""
+"""Tests of how far a trained model's attention may be trusted, on some texts or a test set."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saccade.data.pictures.canvases import Canvases
 from saccade.models.glimpse_network import GlimpseNetwork, GlimpsePath
-from saccade.tasks.glimpse.loss import Annealed, HybridLoss, _returns, _rewards
+from saccade.tasks.glimpse.loss import Annealed, HybridLoss, _discount_rewards, _rewards
 
 
 def loss(**options: Any) -> HybridLoss:
@@ -68,9 +68,9 @@ def test_weights_of_the_loss() -> None:
 
 def test_a_discount_credits_a_look_with_what_it_brings_soon() -> None:
     reward_TN = torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.0]])
-    assert _returns(reward_TN, 1.0).tolist() == [[0.5, 0.0]] * 3  # the end alone
+    assert _discount_rewards(reward_TN, 1.0).tolist() == [[0.5, 0.0]] * 3  # the end alone
     expected = [[0.75 * 0.0 + 0.25 * 0.875, 0.75 * 0.5 + 0.25 * 0.375], [0.75 * 1 + 0.25 * 0.5, 0.75 * 0.5], [0.5, 0.0]]
-    torch.testing.assert_close(_returns(reward_TN, 0.25), torch.tensor(expected))
+    torch.testing.assert_close(_discount_rewards(reward_TN, 0.25), torch.tensor(expected))
     logits_TNV = torch.log(torch.tensor([[[0.2, 0.8]], [[0.7, 0.3]]]))
     for kind, wanted in (("probability", [0.8, 0.3]), ("right", [1.0, 0.0])):
         found = _rewards(logits_TNV, torch.ones(2, 1, dtype=torch.long), kind).flatten()

@@ -44,7 +44,7 @@ def config_of(folder: Path, *train: str, valid: object = None, **sections: objec
 def said(config: TranslateConfig, folder: Path) -> str:
     text = io.StringIO()
     console = Console(file=text, width=40)
-    held_out = corpora.held_out(config)
+    held_out = corpora.read_held_out(config)
     both = prepare_tokenizers(config, folder / "run", console)
     corpora.say(config, corpora.stores(config, both, folder / "stores", console), held_out, console)
     return "".join(line for line in text.getvalue().splitlines(keepends=True) if not line.startswith("vocabulary of"))
@@ -154,7 +154,9 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         assert all((one.source[row] == other.source[row]).all() for row in range(60))
     assert any(len(first[0].source[row]) != len(first[1].source[row]) for row in range(60))
     assert both[0].decode(first[0].source[7].tolist()) == "the cat number 7"
-    batches = bucket_pairs(*first, tokens_per_batch=200, seed=1, weights=corpora.shares(config.data, first)).epoch(0)
+    batches = bucket_pairs(
+        *first, tokens_per_batch=200, seed=1, weights=corpora.weigh_variants(config.data, first)
+    ).epoch(0)
     assert sum(map(len, batches)) == pytest.approx(60, abs=8)
 
 
@@ -163,7 +165,7 @@ def test_a_part_of_the_training_pairs_is_held_out(valid: object, tmp_path: Path)
     written(tmp_path, one=[*PAIRS, "a\t", "red\tred"], two=[*PAIRS, "red red\tanother"])
     config = config_of(tmp_path, "one", "two", valid=valid)
     line, *lines = said(config, tmp_path).splitlines()
-    (held,) = corpora.held_out(config)
+    (held,) = corpora.read_held_out(config)
     left = [pair for corpus in corpora.training_corpora(config) for pair in corpus.pairs()]
     assert len(held.pairs) + len(left) == 2 * len(PAIRS) + 3
     assert {pair.source for pair in held.pairs}.isdisjoint(pair.source for pair in left)
@@ -204,7 +206,7 @@ def test_a_run_whose_validation_set_is_held_out_is_trained_and_reported(tmp_path
 def test_an_impossible_part_is_refused(valid: object, message: str, tmp_path: Path) -> None:
     written(tmp_path, train=PAIRS)
     with pytest.raises(UserError, match=message):
-        corpora.held_out(config_of(tmp_path, "train", valid=valid))
+        corpora.read_held_out(config_of(tmp_path, "train", valid=valid))
 
 
 def test_old_pairs_have_their_share_of_an_epoch_without_what_was_held_out(tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_old_pairs_have_their_share_of_an_epoch_without_what_was_held_out(tmp_pa
     assert 0 < len(old[0]) < len(PAIRS)
     both = prepare_tokenizers(config_of(tmp_path, "new", "one"), tmp_path)
     stores = corpora.stores(config, both, tmp_path / "stores")
-    weights = corpora.shares(config.data, stores)
+    weights = corpora.weigh_variants(config.data, stores)
     sizes = [weight * len(one) for weight, one in zip(weights, (new, *old), strict=True)]
     assert weights[0] == 1
     assert sum(sizes[1:]) / sum(sizes) == pytest.approx(0.3)

@@ -16,7 +16,7 @@ from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from saccade.runs.load import load_run
 from saccade.tasks.translate.scoring import scores
-from saccade.tasks.translate.task import Outputs, worst
+from saccade.tasks.translate.task import Outputs, find_worst
 
 NUMBERS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
 NOUNS = {"cat": "chat", "dog": "chien", "book": "livre", "house": "maison", "car": "auto"}
@@ -152,4 +152,4 @@ def test_the_report_counts_parameters_and_pairs(folder: Path) -> None:
 def test_the_worst_outputs_are_those_that_share_least_with_their_references() -> None:
     pairs = [Pair("s1", "a b c d"), Pair("s2", "e f g h"), Pair("s3", "i j k l")]
     found = Outputs("test", pairs, ["a b c d", "wrong", "i j k m"], [], scores.score_texts(["x"], ["x"]), [], {})
-    assert worst(found) == [pairs[1], pairs[2]]  # the first is right
+    assert find_worst(found) == [pairs[1], pairs[2]]  # the first is right

@@ -1,4 +1,4 @@
-"""What does a layer cost? Operations, steps that wait for each other, and layers until the ends meet."""
+"""The cost of a layer: operations, steps that wait for each other, and layers until the ends meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the last state of a recurrent encoder remember? Symbols asked for by place, and copying backwards."""
+"""The memory of a recurrent encoder's last state: symbols asked for by place, and copying backwards."""
 
 from __future__ import annotations
 

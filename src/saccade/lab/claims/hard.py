@@ -1,4 +1,4 @@
-"""What does it cost to pick one key? Gradients of hard attention, and learning beside soft and sparse attention."""
+"""The cost of picking one key: gradients of hard attention, and learning beside soft and sparse attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why is the dot product divided by sqrt(d)? Its variance, the softmax over it, and how fast it learns, by width."""
+"""The scaling of the dot product by sqrt(d): its variance, the softmax over it, and how fast it learns, by width."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from saccade.data.stories import StoryColumns
 
 
 class StoryColumnNames(Columns):
-    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
+    """The columns of a file: names from its header or JSON keys, or positions from 0 where there is no header."""
 
     story: Place = Field(default="story", description="The sentences: a text, or in JSONL a list of them.")
     question: Place = "question"
@@ -49,7 +49,7 @@ class StoryFiles(FileFields):
 
 
 class AnswerData(StoryFiles):
-    """Where stories come from, and how they are read."""
+    """The section that says where stories come from, and how they are read."""
 
     old_share: OldShare = 0.0
     old: OrAuto[StoryFiles] = Field(
@@ -64,7 +64,7 @@ class AnswerData(StoryFiles):
 
     @property
     def spelling(self) -> Spelling:
-        """How texts are written for the vocabulary."""
+        """Return the changes to texts before they are numbered."""
         return Spelling(self.lowercase, self.split_punctuation)
 
 

@@ -29,7 +29,7 @@ NUM_TOLD = 5  # answers whose probabilities are told
 @final
 @dataclass(frozen=True)
 class StoryReader(Predictor):
-    """What `saccade.load` returns for a run that answers questions.
+    """A trained model that answers questions about stories, as `saccade.load` returns it.
 
     Inputs are `Story`s, or texts whose last sentence is the question.
     """

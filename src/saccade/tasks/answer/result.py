@@ -64,7 +64,7 @@ class StoryAnswer(Result):
 
 
 class AnswerCounts(NamedTuple):
-    """How many answers are right, of all and of each kind of question; and how well hops find the facts.
+    """Shares of right answers, of all and of each kind of question; and how well hops find the facts.
 
     `precision` is the share of hops whose strongest sentence is a fact, `recall` the share of facts that are some
     hop's strongest sentence; both in percent, None where no question names its facts.

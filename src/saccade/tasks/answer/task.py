@@ -98,7 +98,7 @@ def answer_loss(
 
 
 def load(config: AnswerConfig, folder: Path) -> StoryReader:
-    """Load a trained run."""
+    """Load a trained run from its folder."""
     tokenizer, answers = load_tokenizer(folder / WORDS), json.loads((folder / ANSWERS).read_text("utf-8"))
     network = load_trained(_network(config, tokenizer, answers), config, folder)
     return _reader(config, network, tokenizer, answers)

@@ -1,1 +1,1 @@
-"""Picture to sentence."""
+"""The task of captioning: from a picture to a sentence."""

@@ -172,7 +172,7 @@ class CaptionTraining(base.TrainingSection):
 
 
 class CaptionDecoding(Section):
-    """How sentences are searched."""
+    """The section that says how sentences are searched."""
 
     beam: Positive = Field(default=3, description="Hypotheses kept; 1 is greedy.")
     length_penalty: Amount = 0.6
@@ -219,7 +219,7 @@ class CaptionConfig(RunSection):
 
 
 class CaptionOptions(RequestOptions):
-    """What a request to a server may ask for."""
+    """A request's options, for a server."""
 
     num_best: int = Field(default=1, ge=1, le=MOST_BEAM, description="How many captions, best first.")
     attention: bool = Field(default=False, description="Where each word looked.")

@@ -1,4 +1,4 @@
-"""What a captioner learns by: log p of the words, where it should have looked, and luck (Xu 2015, section 4)."""
+"""Captioning losses: log p of the words, attention coverage, and REINFORCE (Xu 2015, section 4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from saccade.training.losses import smoothed_cross_entropy
 
 
 class Weights(NamedTuple):
-    """What counts how much beside log p of the words; the last two are for hard attention."""
+    """Weights of the parts of the loss beside log p of the words; the last two are for hard attention."""
 
     smoothing: float = 0.0
     coverage: float = 0.0

@@ -86,7 +86,7 @@ class Caption(NamedTuple):
         return tell_kind(self.cut_by)
 
     def line(self) -> str:
-        """As the command line prints it."""
+        """Return the line that the command line prints."""
         return self.text
 
     def plain(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Caption(NamedTuple):
         draw(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
 
     def show(self, console: Console) -> None:
-        """Where each word looked, or when, in the terminal."""
+        """Draw where each word looked, or when, in the terminal."""
         if self.attention is not None:
             show = strip.in_terminal if self._is_of_clip else drawing.in_terminal
             console.print(show(self.words, self.attention[: len(self.words)], console))
@@ -125,7 +125,7 @@ class Caption(NamedTuple):
 @final
 @dataclass(frozen=True)
 class CaptionWriter(Predictor):
-    """What `saccade.load` returns for a run that writes captions.
+    """A trained model that writes captions, as `saccade.load` returns it.
 
     Inputs are files, arrays (bytes [C, Y, X], frames [F, C, Y, X], or features [S, C]), or what `read` gives. Every
     method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and those
@@ -178,7 +178,7 @@ class CaptionWriter(Predictor):
         return count_steps(choose_options(self.options, decoding), self._num_cells)
 
     def look(self, inputs: Iterable[Given], **options: Any) -> list[Insight]:
-        """Where each word looked; S are the cells of the picture, row by row. A clip is its frames side by side."""
+        """Return where each word looked; S are a picture's cells, row by row. A clip is its frames side by side."""
         found = []
         for best in self.stream_best(inputs, attention=True, **options):
             first, *others = best
@@ -303,7 +303,7 @@ class CaptionWriter(Predictor):
 
     @property
     def _num_cells(self) -> int:
-        """How many places a picture has, or a frame."""
+        """Count the places of a picture, or of a frame."""
         return math.prod(self.model.encoder.shape)
 
     def _grid(self, seen: CaptionSource) -> tuple[int, ...]:
@@ -324,7 +324,7 @@ class CaptionWriter(Predictor):
 
 
 class PictureReader(NamedTuple):
-    """How pictures, clips and feature maps are read by other engines: as they are."""
+    """A reader of pictures, clips and feature maps for other engines: as they are."""
 
     num_places: int  # of a picture, or of a frame
     frames: int | None  # of clips: how many there are at most

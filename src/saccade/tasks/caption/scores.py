@@ -1,4 +1,4 @@
-"""How captions are scored: BLEU and exact matches, and how much attention lies where and when it should."""
+"""Scores of captions: BLEU and exact matches, and the attention that lies where and when it should."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def writer(config: CaptionConfig, network: Captioner, tokenizer: AnyTokenizer) -
 
 
 def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
-    """What the report shows of a trained run: scores, and where the words of a few sentences looked."""
+    """Report on a trained run: scores, and where the words of a few sentences looked."""
     name: Literal["test", "valid"] = "test" if config.data.test is not None else "valid"
     held_out = load_set(config.data, name)
     folder = getattr(getattr(config.data, name), "pictures", None)
@@ -155,7 +155,7 @@ def _find_worst(outputs: list[str], told: CaptionSet) -> list[int]:
 
 
 def _articles(predictor: CaptionWriter, told: CaptionSet, rows: Iterable[int], folder: str | None) -> str:
-    """Where the words of some sentences looked."""
+    """Render some sentences, and where their words looked."""
     articles = []
     for row in rows:
         seen = told.item(row)

@@ -1,1 +1,1 @@
-"""Text to label."""
+"""The task of classification: from a text to a label."""

@@ -30,7 +30,7 @@ from saccade.tasks.base import RequestOptions
 
 
 class ColumnNames(Columns):
-    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
+    """The columns of a file: names from its header or JSON keys, or positions from 0 where there is no header."""
 
     label: Place = "label"
     text: Place = "text"
@@ -64,7 +64,7 @@ class LabelledFiles(FileFields):
 
 
 class ClassifyData(LabelledFiles):
-    """Where labelled texts come from, and how they are read."""
+    """The section that says where labelled texts come from, and how they are read."""
 
     old_share: OldShare = 0.0
     old: OrAuto[LabelledFiles] = Field(
@@ -94,7 +94,7 @@ class ClassifyData(LabelledFiles):
 
     @property
     def spelling(self) -> Spelling:
-        """How texts are written for the tokenizer."""
+        """Return the changes to texts before they are tokenised."""
         return Spelling(self.lowercase, self.split_punctuation)
 
 
@@ -109,7 +109,7 @@ class ClassifyTokenizer(Section):
 
 
 class PoolingFields(Section):
-    """How vectors become one, of a text's tokens or of a document's sentences."""
+    """Settings of pooling: how the vectors of a text's tokens, or of a document's sentences, become one."""
 
     pooling: Literal["mean", "last", "max", "attention", "structured"] = Field(
         default="attention", description="How the vectors of a text's tokens (or of sentences) become one."
@@ -165,7 +165,7 @@ class BagSentences(PoolingFields):
 
 
 class ClassifierModel(PoolingFields):
-    """What every classifier has: how words begin, how a text becomes one vector, and how it sees those before it."""
+    """Settings of every classifier: how words begin, how a text becomes one vector, and how it sees those before it."""
 
     embedding_width: Positive = Field(default=128, description="Of a token's vector.")
     hop_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
@@ -190,7 +190,7 @@ class ClassifierModel(PoolingFields):
     @model_validator(mode="before")
     @classmethod
     def _default_sentences(cls, given: object) -> object:
-        """What reads sentences is recurrent, if it doesn't say its kind."""
+        """Read sentences with a recurrent network, if no kind is given."""
         return fill_kind(given, "sentences", "recurrent")
 
     @model_validator(mode="after")
@@ -264,7 +264,7 @@ class ClassifyTraining(base.TrainingSection):
 
 
 class ClassifyDecoding(Section):
-    """Which labels a trained model gives, where a text has several at once."""
+    """The section that says which labels a trained model gives, where a text has several at once."""
 
     threshold: Share = Field(default=0.5, description="Every label with at least this probability is given.")
 
@@ -281,7 +281,7 @@ class ClassifyConfig(RunSection):
 
     @property
     def limits(self) -> ReadingLimits:
-        """How much of a text is read."""
+        """Return the limits of what is read of a text."""
         documents = None if self.model.sentences is None else self.data.max_sentences
         return ReadingLimits(self.data.context, self.data.max_length, documents)
 
@@ -320,7 +320,7 @@ class ClassifyConfig(RunSection):
 
 
 class ClassifyOptions(RequestOptions):
-    """What a request to a server may ask for."""
+    """A request's options, for a server."""
 
     attention: bool = Field(default=False, description="The weight of each word.")
     key_terms: int = Field(default=0, ge=0, le=100, description="How many of the words that weighed most.")

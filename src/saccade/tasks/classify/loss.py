@@ -1,4 +1,4 @@
-"""The loss of a classifier."""
+"""The loss of a classifier, with weights of classes, label smoothing and a penalty on hops."""
 
 from __future__ import annotations
 

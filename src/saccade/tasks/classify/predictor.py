@@ -93,7 +93,7 @@ def measure_several(
 
 
 class TextProbabilities(NamedTuple):
-    """What one model says of a text: the probabilities of labels [V], and on request the weights of its words."""
+    """A model's probabilities of labels [V] for a text, and on request the weights of its words."""
 
     probability_V: Tensor
     weighed: WordWeights | None
@@ -102,7 +102,7 @@ class TextProbabilities(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Classifier(Predictor):
-    """What `saccade.load` returns for a run with labels.
+    """A trained model that gives texts labels, as `saccade.load` returns it.
 
     Inputs are strings, or `Text`s that say which dialogue they belong to and who spoke: neighbours in a dialogue are
     read as context. `attention=True` returns the weight of each word, `key_terms=5` the five that weighed most.
@@ -123,7 +123,7 @@ class Classifier(Predictor):
 
     @property
     def is_several(self) -> bool:
-        """Whether a text may have several labels at once."""
+        """Return True if a text may have several labels at once."""
         return self.columns.separator is not None
 
     @property
@@ -184,7 +184,7 @@ class Classifier(Predictor):
     def look(
         self, inputs: Iterable[str | Text], *, kinds: Collection[str] = ("pooling",), norms: bool = False
     ) -> list[Insight]:
-        """What the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
+        """Return what the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
         self._refuse_several("look")
         texts = [self._as_text(given) for given in several(inputs)]
         if self.max_sentences is not None:
@@ -312,7 +312,7 @@ class Classifier(Predictor):
             yield make_case(side, ids, [self.labels.index(target or one.label)])
 
     def _begins_with_labels(self, source: Path) -> bool:
-        """Whether the first lines of a file all begin with a label, as files to learn from do (without columns)."""
+        """Return True if a file's first lines all begin with a label, as files to learn from do (without columns)."""
         if self.columns._replace(separator=None) != LabelColumns():
             return False
         first = (

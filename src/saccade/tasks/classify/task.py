@@ -94,7 +94,7 @@ def load(config: ClassifyConfig, folder: Path) -> Classifier:
 
 @read_long_texts()
 def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
-    """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
+    """Report on a trained run, on its test set or, where there is none, the validation set."""
     name, texts = scored_set(config, predictor)
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)

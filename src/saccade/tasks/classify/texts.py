@@ -21,7 +21,7 @@ from saccade.tasks.classify.config import ClassifyData, LabelledFiles
 
 
 def read_sets(data: LabelledFiles) -> dict[str, list[Text]]:
-    """The texts of every set."""
+    """Read the texts of every set, and hold out a part of train if it is asked for."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {name: _read(data, name, pattern) for name, pattern in files.items() if isinstance(pattern, str)}
     if isinstance(data.valid, HeldOutPart):
@@ -50,7 +50,7 @@ def _hold_out(texts: list[Text], amount: Amount) -> tuple[list[Text], list[Text]
 
 
 def fingerprint(texts: list[Text]) -> str:
-    """What tells these texts from any others."""
+    """Hash texts, to tell them from any others."""
     content = hashlib.blake2b(digest_size=16)
     for text in texts:
         content.update("\t".join(text).encode() + b"\n")
@@ -64,7 +64,7 @@ def say(
     data: ClassifyData,
     console: Console,
 ) -> None:
-    """How much there is, and what to know about it."""
+    """Print how much there is, and what to know about it."""
     held, separator = data.valid, data.separator
     if isinstance(held, HeldOutPart):
         num_held, num_left = len(sets["valid"]), len(sets["train"])

@@ -23,7 +23,7 @@ class GlimpseFiles(Section):
 
 
 class GlimpseData(Section):
-    """Where pictures come from, and what is made of them."""
+    """The section that says where pictures come from, and what is made of them."""
 
     train: GlimpseFiles
     valid: GlimpseFiles | None = Field(default=None, description="What the best model is chosen on; or see hold_out.")
@@ -50,7 +50,7 @@ class GlimpseData(Section):
         return self
 
     def canvases(self) -> Canvases:
-        """As pictures are drawn for training."""
+        """Return how pictures are drawn for training."""
         return Canvases(self.canvas, self.clutter, self.piece, self.jitter)
 
 
@@ -79,7 +79,7 @@ class GlimpseModel(Section):
 
 
 class GlimpseTraining(base.TrainingSection):
-    """How a glimpse network learns."""
+    """Settings of a glimpse network's training."""
 
     batch_size: Positive = Field(default=128, description="Pictures in a batch.")
     copies: Positive = Field(default=1, description="Ways of looking at each picture of a batch.")
@@ -105,7 +105,7 @@ class GlimpseTraining(base.TrainingSection):
 
 
 class GlimpseDecoding(Section):
-    """How a trained network looks."""
+    """Settings of a trained network's looks at a picture."""
 
     samples: Positive = Field(default=8, description="Paths whose probabilities are averaged; 1: the likeliest path.")
     batch_size: Positive = Field(default=500, description="Pictures that are looked at together.")

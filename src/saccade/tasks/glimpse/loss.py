@@ -29,7 +29,7 @@ class PictureBatch(NamedTuple):
 
 
 class RowPlan(Protocol):
-    """Which rows go together in each epoch; as many batches in every one."""
+    """A plan of the rows that go together in each epoch; as many batches in every one."""
 
     def epoch(self, number: int) -> Sequence[Any]:
         """The batches of an epoch, as rows."""
@@ -62,7 +62,7 @@ class Annealed:
         return PictureBatch(self.plan.load(rows[1]), torch.tensor(rows[0]))
 
     def std(self, batch: int) -> float:
-        """That of a batch: the logarithm falls in a straight line."""
+        """Return the noise of a batch: its logarithm falls in a straight line."""
         share = min(1.0, batch / max(1, self.num_batches))
         return float(self.first_std ** (1 - share) * self.last_std**share)
 
@@ -104,7 +104,7 @@ class HybridLoss:
         label_TN = label_N.expand(num_steps, -1)
         entropy_TN = F.cross_entropy(path.logits_TNV.movedim(-1, 1), label_TN, reduction="none")
         early = self.early_weight * entropy_TN[:-1].sum(0) / max(1, num_steps - 1)
-        reward_TN = _returns(_rewards(path.logits_TNV.detach(), label_TN, self.reward), self.discount)
+        reward_TN = _discount_rewards(_rewards(path.logits_TNV.detach(), label_TN, self.reward), self.discount)
         surprise_TN = reward_TN[1:] - path.baseline_TN[1:]
         distance_TN2 = (path.location_TN2 - path.mean_TN2)[1:] / std
         log_policy_TN = -distance_TN2.square().sum(-1) / 2
@@ -120,7 +120,7 @@ def _rewards(logits_TNV: Tensor, label_TN: Tensor, kind: str) -> Tensor:
     return (logits_TNV.argmax(-1) == label_TN).float()
 
 
-def _returns(reward_TN: Tensor, discount: float) -> Tensor:
+def _discount_rewards(reward_TN: Tensor, discount: float) -> Tensor:
     """R_T = r_T, R_t = (1 - discount) r_t + discount R_t+1."""
     if discount == 1:
         return reward_TN[-1:].expand_as(reward_TN)

@@ -52,7 +52,7 @@ class GlimpseScores(NamedTuple):
 
 
 class GlimpsePrediction(NamedTuple):
-    """What a picture was taken for, and the path of glimpses that led there."""
+    """The class that a picture was given, and the path of glimpses that led there."""
 
     name: str
     label: str
@@ -89,7 +89,7 @@ class GlimpsePrediction(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Glimpser(Predictor):
-    """What `saccade.load` returns for a run of glimpses.
+    """A trained model of glimpses, as `saccade.load` returns it.
 
     Probabilities are the mean over `samples` paths: the first follows the means of the locations, the others add
     noise that depends on the seed alone. A picture smaller than those of training is put in the middle of that size.
@@ -120,7 +120,7 @@ class Glimpser(Predictor):
         )
 
     def predict(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[GlimpsePrediction]:
-        """What each picture is: uint8 arrays [Y, X] or [C, Y, X], or files."""
+        """Classify pictures: uint8 arrays [Y, X] or [C, Y, X], or files."""
         return list(self.stream(inputs, samples=samples, seed=seed))
 
     def stream(
@@ -134,7 +134,7 @@ class Glimpser(Predictor):
                 yield from self._seen(batch, noise_TBM2)
 
     def look(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Insight]:
-        """Where it looked: the path is the answer's own; there are no weights."""
+        """Return where it looked: the path is the answer's own; there are no weights."""
         found = self.stream(inputs, samples=samples, seed=seed)
         return [Insight(self.traits.task, seen, {}, {}, draws_itself=True) for seen in found]
 
@@ -169,7 +169,7 @@ class Glimpser(Predictor):
         return self.canvases.draw_fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
 
     def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> GlimpseScores:
-        """How well canvases are read."""
+        """Score how well canvases are read."""
         share_TNV, _ = self.probabilities(canvas_NCYX, self.draw_noise(samples or self.samples))
         label_N = label_N.to(share_TNV.device)
         wrong_T = (share_TNV.argmax(-1) != label_N).double().mean(1).tolist()

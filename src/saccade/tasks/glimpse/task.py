@@ -75,7 +75,7 @@ def load(config: GlimpseConfig, folder: Path) -> Glimpser:
 
 
 def examine(config: GlimpseConfig, glimpser: Glimpser) -> ReportPart:
-    """What the report shows of a trained run: scores, the error after each glimpse, and where it looked."""
+    """Report on a trained run: scores, the error after each glimpse, and where it looked."""
     sets = read_sets(config)
     name = "test" if "test" in sets else "valid"
     images = number_classes(sets[name], glimpser.names, name)

@@ -37,7 +37,7 @@ SAMPLES = {1: "0.5 0.25 0.75", 2: "0.1,0.2 0.9,0.3 0.4,0.8 0.5,0.4"}  # by the n
 @final
 @dataclass(frozen=True)
 class Pointer(Predictor):
-    """What `saccade.load` returns for a run that points. Inputs are `Example`s, or texts (`0.31 0.75 0.12`).
+    """A trained model that points, as `saccade.load` returns it. Inputs are `Example`s, or texts (`0.31 0.75 0.12`).
 
     Every method takes how to decode as keywords, as text to text does.
     """

@@ -134,7 +134,7 @@ def pad_elements(examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
 
 
 def collate(examples: Sequence[Example]) -> PointBatch:
-    """Make a batch of examples."""
+    """Pad examples into a batch; the place behind the last element means the end."""
     source_BSC, source_length_B = pad_elements(examples)
     length_B = torch.tensor([len(one.places) + 1 for one in examples])
     read_BT = torch.full((len(examples), int(length_B.max())), PAD)

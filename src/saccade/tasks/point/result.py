@@ -1,4 +1,4 @@
-"""What a pointer network points at, and how sure it is of each place."""
+"""Results of a pointer network: the places that it points at, and how sure it is of each."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Pointing(Result):
 
 
 class SizeCounts(NamedTuple):
-    """Of the problems of one size, percent that are exactly right, and of single steps that are."""
+    """Scores on the problems of one size: percent that are exactly right, and of single steps that are."""
 
     size: int
     num_problems: int

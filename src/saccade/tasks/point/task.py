@@ -68,7 +68,7 @@ def make_pointer(config: PointConfig, network: PointerNetwork) -> Pointer:
 
 
 def load(config: PointConfig, folder: Path) -> Pointer:
-    """Load a trained run."""
+    """Load a trained run from its folder."""
     return make_pointer(config, load_trained(make_network(config), config, folder))
 
 

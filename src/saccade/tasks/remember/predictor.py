@@ -26,7 +26,7 @@ TEST_SEED = 20_141_020
 @final
 @dataclass(frozen=True)
 class Recaller(Predictor):
-    """What `saccade.load` returns for a run that remembers. Inputs are `BitSequence`s, or texts (`0110 1010 x2`)."""
+    """A trained model that remembers, from `saccade.load`. Inputs are `BitSequence`s, or texts (`0110 1010 x2`)."""
 
     network: nn.Module
     encoder: Encoder

@@ -1,4 +1,4 @@
-"""What a network writes back, and where its heads were meanwhile."""
+"""Results of a memory network: what it writes back, and where its heads were meanwhile."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Recollection(Result):
 
     @property
     def bits_right(self) -> float:
-        """Percent of the bits."""
+        """Return the percentage of the bits that are right."""
         return 100 * float(self.right_bits.mean()) if self.bit_TW.size else 100.0
 
     @property
@@ -135,7 +135,7 @@ class Recollection(Result):
 
 
 class SizeCounts(NamedTuple):
-    """Of the sequences of one size: percent of the bits that are right, and of the sequences without a mistake."""
+    """Scores on the sequences of one size: percent of the bits that are right, and of those without a mistake."""
 
     size: Size
     num_sequences: int

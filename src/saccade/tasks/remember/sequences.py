@@ -20,7 +20,7 @@ TIMES = re.compile(r"x([1-9]\d{0,3})", re.ASCII)
 
 
 class Size(NamedTuple):
-    """How many vectors a sequence has, and how often it is wanted back."""
+    """The number of vectors in a sequence, and how often it is wanted back."""
 
     length: int
     repeats: int
@@ -132,7 +132,7 @@ class Encoder:
 
 
 def draw_sequences(size: Size, width: int, count: int, random: np.random.Generator) -> list[BitSequence]:
-    """Draw random bits."""
+    """Draw sequences of random bits, all of one size."""
     bit_NSW = random.integers(0, 2, (count, size.length, width), dtype=np.uint8)
     return [BitSequence(bit_SW, size.repeats) for bit_SW in bit_NSW]
 

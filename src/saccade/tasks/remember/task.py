@@ -67,7 +67,7 @@ def make_network(config: RememberConfig) -> nn.Module:
 
 
 def load(config: RememberConfig, folder: Path) -> Recaller:
-    """Load a trained run."""
+    """Load a trained run from its folder."""
     return _recaller(config, load_trained(make_network(config), config, folder))
 
 

@@ -14,7 +14,7 @@ from saccade.models.synthesizer import SpeechSizes
 
 
 class SpeechData(Section):
-    """Where sounds and texts come from: lists, `sound TAB text`, or with the times of words behind them."""
+    """The section that names lists of sounds and texts, `sound TAB text`, or with the times of words behind them."""
 
     train: str = Field(description="What it learns from: a .tsv file.")
     valid: str = Field(description="What is scored in training; the best model on it is kept.")
@@ -54,7 +54,7 @@ class FrameSection(Section):
 
 
 class SpeakModel(Section):
-    """The synthesizer."""
+    """Settings of the synthesizer."""
 
     width: Annotated[int, Field(ge=2, multiple_of=2)] = Field(
         default=128, description="Of characters, encoder and decoder."
@@ -96,7 +96,7 @@ class SpeakTraining(base.TrainingSection):
 
 
 class SpeakDecoding(Section):
-    """How a trained model speaks."""
+    """Settings of a trained model's speech."""
 
     max_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
         default=10.0, description="What doesn't end is cut there."

@@ -1,4 +1,4 @@
-"""What a synthesizer learns: frames, when to end, and to read the text in order."""
+"""The loss of a synthesizer: frames, when to end, and to read the text in order."""
 
 from __future__ import annotations
 

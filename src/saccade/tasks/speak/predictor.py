@@ -46,7 +46,7 @@ class Alignments(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Speaker(Predictor):
-    """What `saccade.load` returns for a run that speaks."""
+    """A trained model that speaks, as `saccade.load` returns it."""
 
     network: Synthesizer
     tokenizer: Tokenizer

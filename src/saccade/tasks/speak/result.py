@@ -1,4 +1,4 @@
-"""What a synthesizer says: frames, the sound, and when it read each word."""
+"""Results of a synthesizer: frames, the sound, and when it read each word."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from saccade.tasks.base import Result
 
 
 class Voice:
-    """How frames become a sound: their settings, the deviation that they were scaled by, and rounds of Griffin-Lim."""
+    """The way from frames to sound: their settings, the deviation that scaled them, and rounds of Griffin-Lim."""
 
     def __init__(self, mel: Mel, deviation: float, rounds: int) -> None:
         self.mel, self.deviation, self.rounds = mel, deviation, rounds
@@ -53,7 +53,7 @@ class Speech(Result):
 
     @property
     def rate(self) -> int:
-        """Samples a second."""
+        """Return the number of samples in a second."""
         return self.voice.mel.rate
 
     @property
@@ -62,7 +62,7 @@ class Speech(Result):
 
     @property
     def is_monotone(self) -> bool:
-        """Whether it never read back."""
+        """Return True if it never read back."""
         return is_monotone(self.weight_LS)
 
     def words(self) -> list[tuple[str, tuple[float, float] | None]]:

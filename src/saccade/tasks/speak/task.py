@@ -96,7 +96,7 @@ def _rows(tokenizer: AnyTokenizer, base: Path) -> dict[str, tuple[Rows, ...]]:
 
 
 def load(config: SpeakConfig, folder: Path) -> Speaker:
-    """Load a trained run."""
+    """Load a trained run from its folder."""
     tokenizer = load_tokenizer(folder / LETTERS)
     try:
         deviation = float(json.loads((folder / SCALE).read_text("utf-8"))["deviation"])

@@ -1,1 +1,1 @@
-"""Text to tags."""
+"""The task of tagging: from a text to a tag for each word."""

@@ -32,7 +32,7 @@ class PairedFiles(Section):
 
 
 class TagData(Section):
-    """Where tagged sentences come from: CoNLL columns (a token a line), JSONL, or words and tags apart."""
+    """The section that names files of tagged sentences: CoNLL columns (a token a line), JSONL, or words and tags."""
 
     train: str | PairedFiles = Field(description="What it learns from: a file, folder or glob; or words and tags.")
     valid: FilesOrPart[str | PairedFiles] = Field(
@@ -174,6 +174,6 @@ class TagConfig(RunSection):
 
 
 class TagOptions(RequestOptions):
-    """What a request to a server may ask for; words stand between white space."""
+    """A request's options, for a server; words stand between white space."""
 
     probabilities: bool = Field(default=False, description="The probabilities of every tag.")

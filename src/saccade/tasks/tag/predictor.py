@@ -84,7 +84,7 @@ class Tagged(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Tagger(Predictor):
-    """What `saccade.load` returns for a tagging run. Spans are shown in BIO, however the model spells them."""
+    """A trained tagger, as `saccade.load` returns it. Spans are shown in BIO, however the model spells them."""
 
     network: TagNetwork
     lexicon: Lexicon
@@ -133,7 +133,7 @@ class Tagger(Predictor):
         norms: bool = False,
         probabilities: bool = False,
     ) -> list[Insight]:
-        """What the model saw of each sentence, by itself; only a Transformer has attention (`kinds` encoder)."""
+        """Return what the model saw of each sentence, by itself; only a Transformer has attention (`kinds` encoder)."""
         found = []
         for sentence in map(self._sentence, itertools.count(1), several(inputs)):
             with recording(self.network, kinds=kinds, norms=norms) as record:

@@ -104,7 +104,7 @@ def load(config: TagConfig, folder: Path) -> Tagger:
 
 
 def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
-    """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
+    """Report on a trained run, on its test set or, where there is none, the validation set."""
     name, gold = scored_set(config, tagger)
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores

@@ -1,1 +1,1 @@
-"""Text, or sound, to text."""
+"""The task of text to text, or sound to text."""

@@ -67,7 +67,7 @@ def settle(config: TranslateConfig, network: Network, material: TrainingPairs, c
 
 
 def _sums_up(config: TranslateConfig) -> bool:
-    """Whether a model writes summaries, words of whose sources it copies."""
+    """Return True if a model writes summaries, words of whose sources it copies."""
     return config.model.copies and config.training.metric == "rouge"
 
 
@@ -77,10 +77,12 @@ def _settle_batches(
     update: dict[str, Any] = {"batches": _kind(config)}
     wanted = config.training.tokens_per_batch
     if wanted == "auto":
-        size = update["tokens_per_batch"] = _suiting(lengths, MOST_OF_SUMMARIES if _sums_up(config) else MOST_TOKENS)
+        size = update["tokens_per_batch"] = _choose_size(
+            lengths, MOST_OF_SUMMARIES if _sums_up(config) else MOST_TOKENS
+        )
         say(console, f"tokens_per_batch: {size:,} (for the amount of text)")
     elif wanted == "largest" and lengths:
-        size = update["tokens_per_batch"] = _fitting(config, network, lengths)
+        size = update["tokens_per_batch"] = _find_largest(config, network, lengths)
         say(console, f"tokens_per_batch: {size:,} fit into the memory here")
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"training": training})
@@ -104,7 +106,7 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
 
 def plan(config: TranslateConfig, material: TrainingPairs) -> Plan:
     """Decide which pairs go together in each epoch, or in each portion of one."""
-    stores, weights = material.stores, corpora.shares(config.data, material.stores)
+    stores, weights = material.stores, corpora.weigh_variants(config.data, material.stores)
     make, buffer = _plan_maker(config, material), config.training.shuffle_buffer
     if material.recordings or count_portions(stores, weights, buffer) == 1:
         return make(*stores, weights=weights)
@@ -159,7 +161,7 @@ def choose_plain_loss(config: TranslateConfig) -> BatchLoss:
 
 
 def is_steady(config: TranslateConfig) -> bool:
-    """Whether batches come in few shapes and the loss asks the device nothing, so that a step may be captured."""
+    """Return True if batches come in few shapes and the loss asks the device nothing: a step may be captured."""
     training = config.training
     if not training.capture or training.recompute or not HAS_TRITON:
         return False
@@ -181,7 +183,7 @@ def _asks_nothing(config: TranslateConfig) -> bool:
 
 
 def _kind(config: TranslateConfig) -> str:
-    """What was asked for; else on an accelerator those that make a steady run."""
+    """Return the kind of batches that was asked for; else, on an accelerator, the kind that makes a steady run."""
     wanted, problem = config.training.batches, _unpackable(config)
     if wanted == "packed" and problem is not None:
         raise UserError(f"training.batches: 'packed' given, but {problem}; allowed: auto, even, padded")
@@ -197,7 +199,7 @@ def _kind(config: TranslateConfig) -> str:
 
 
 def _unpackable(config: TranslateConfig) -> str | None:
-    """Why batches of this run can't be packed."""
+    """Return why batches of this run can't be packed; None if they can."""
     model = config.model
     if model.kind != "transformer":
         return "RNNs read padded ones"
@@ -214,7 +216,7 @@ def _unpackable(config: TranslateConfig) -> str | None:
     return None
 
 
-def _suiting(lengths: Sequence[PairLengths], most: int = MOST_TOKENS) -> int:
+def _choose_size(lengths: Sequence[PairLengths], most: int = MOST_TOKENS) -> int:
     """Return a size with which an epoch has enough steps, if it isn't too small for a step, or for the longest pair."""
     widths = [np.maximum(pairs.source_P, pairs.target_P) for pairs in lengths]
     total = sum(int(width_P @ pairs.count_P) for width_P, pairs in zip(widths, lengths, strict=True))
@@ -223,7 +225,7 @@ def _suiting(lengths: Sequence[PairLengths], most: int = MOST_TOKENS) -> int:
     return max(min(most, max(FEWEST_TOKENS, size)), longest)
 
 
-def _fitting(config: TranslateConfig, network: Network, lengths: Sequence[PairLengths]) -> int:
+def _find_largest(config: TranslateConfig, network: Network, lengths: Sequence[PairLengths]) -> int:
     """The largest batch whose step fits into the memory."""
     device, loss = device_for(config), _padded_loss(config, network)
     network.to(device).train()

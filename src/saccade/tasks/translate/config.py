@@ -84,7 +84,7 @@ class SideLengths(Section):
 
 
 class TooLong(Section):
-    """What becomes of a pair with a longer source, or a longer target."""
+    """Rules for a pair with a source, or a target, that is too long."""
 
     source: Literal["auto", "drop", "cut"] = "auto"
     target: Literal["drop", "cut"] = "drop"
@@ -99,7 +99,7 @@ def _for_both(given: object) -> object:
 
 
 class OldData(Section):
-    """What an earlier run has learned from, to be mixed in: its data.train, data.columns, and what it held out."""
+    """Data of an earlier run, to be mixed in: its data.train, data.columns, and what it held out."""
 
     train: Annotated[list[TrainingCorpus], Field(min_length=1)]
     columns: SideColumns | None = None
@@ -200,7 +200,7 @@ class TranslateData(Section):
 
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
-        """What to train on, under the name that messages use."""
+        """Return the corpora to train on, under the names that messages use."""
         if self.train is None:  # of an imported model
             return {}
         if isinstance(self.train, TrainingCorpus):
@@ -209,17 +209,17 @@ class TranslateData(Section):
 
     @property
     def num_corpora(self) -> int:
-        """How many corpora there are to train on, old ones included."""
+        """Count the corpora to train on, old ones included."""
         return len(self.corpora) + len(self.old_corpora)
 
     @property
     def old_corpora(self) -> dict[str, TrainingCorpus]:
-        """What is mixed in, under the name that messages use."""
+        """Return the corpora that are mixed in, under the names that messages use."""
         return {} if self.old == "auto" else self.old.corpora
 
 
 class SoundFeatures(Section):
-    """How sound becomes what a model reads: log-mel frames, and vectors of four frames each."""
+    """Settings of the way from sound to what a model reads: log-mel frames, and vectors of four frames each."""
 
     rate: Annotated[int, Field(ge=4000, le=48_000)] = Field(
         default=16_000, description="Samples a second; files with another rate are resampled."
@@ -259,7 +259,7 @@ class SoundFeatures(Section):
 
 
 class TranslateTraining(base.TrainingSection):
-    """How a text-to-text model learns."""
+    """Settings of a text-to-text model's training."""
 
     learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
         default="auto",
@@ -365,13 +365,13 @@ class TranslateDecoding(Section):
         return self
 
     def options(self) -> BeamOptions:
-        """As decoding takes them; it checks what concerns several fields. What is not settled yet has usual values."""
+        """Make decoding's options, and check what concerns several fields. What is not settled yet has usual values."""
         given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length", "placeholders"})
         return BeamOptions(width=self.beam, **{name: value for name, value in given.items() if value != "auto"})
 
 
 class LanguageCodes(Section):
-    """Which languages a run translates between, as codes (en, fr, zh-Hans): `saccade serve` tells clients."""
+    """The languages that a run translates between, as codes (en, fr, zh-Hans): `saccade serve` tells clients."""
 
     source: LanguageCode
     target: LanguageCode

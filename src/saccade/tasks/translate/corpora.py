@@ -226,28 +226,28 @@ def _measure(store: Store) -> PairLengths:
     return PairLengths.join(PairLengths.of(source.lengths + 1, target.lengths + 1) for source, target in blocks)
 
 
-def shares(data: TranslateData, stores: Sequence[Store]) -> list[float]:
-    """How often each store is read an epoch; of several variants of a corpus, each in part."""
+def weigh_variants(data: TranslateData, stores: Sequence[Store]) -> list[float]:
+    """Return how often each store is read an epoch; of several variants of a corpus, each in part."""
     weights = _weigh(data, stores)
     variants = len(stores) // len(weights)
     return [weight / variants for weight in weights] * variants
 
 
 def _weigh(data: TranslateData, stores: Sequence[Store]) -> list[float]:
-    """How often each corpus is read an epoch; the old ones so that they have their share of its pairs."""
-    weights, num_new = [files.weight for files in _named(data).values()], len(data.corpora)
+    """Return how often each corpus is read an epoch; the old ones so that they have their share of its pairs."""
+    weights, num_new = [files.weight for files in _name_corpora(data).values()], len(data.corpora)
     pairs = [weight * len(store) for weight, store in zip(weights, stores, strict=False)]
     new, old = sum(pairs[:num_new]), sum(pairs[num_new:])
     more = data.old_share / (1 - data.old_share) * new / old if old else 0.0
     return [*weights[:num_new], *(weight * more for weight in weights[num_new:])]
 
 
-def _named(data: TranslateData) -> dict[str, TrainingCorpus]:
+def _name_corpora(data: TranslateData) -> dict[str, TrainingCorpus]:
     return {**data.corpora, **data.old_corpora}
 
 
 def fingerprint(tokenizer: AnyTokenizer | Sounds) -> str:
-    """What tells a tokenizer from any other."""
+    """Hash a tokenizer, to tell it from any other."""
     if isinstance(tokenizer, Sounds):
         content = str(tokenizer.mel).encode()
     else:
@@ -264,7 +264,7 @@ class HeldOut(NamedTuple):
     pairs: list[Pair]
 
 
-def held_out(config: TranslateConfig) -> list[HeldOut]:
+def read_held_out(config: TranslateConfig) -> list[HeldOut]:
     """The validation and test pairs. Read first: a mistake in them shows before anything is learned."""
     for training in _whole_corpora(config):
         training.files()  # they are there
@@ -281,7 +281,7 @@ def held_out(config: TranslateConfig) -> list[HeldOut]:
 
 
 def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
-    """How many pairs there are to train on and why others aren't; warnings about the held-out ones."""
+    """Print how many pairs there are to train on and why others aren't; and warnings about the held-out ones."""
     texts = training_corpora(config)
     if isinstance(part := config.data.valid, HeldOutPart):
         num_held = len(sets[0].pairs)
@@ -290,10 +290,10 @@ def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], conso
         )
         said = f"{num_held:,} of the {_pairs(num_all)} of data.train, chosen by a hash of the source"
         watch.say(console, f"data.valid: {said} ({part.amount})")
-    lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
+    lines = [_pairs(len(store)) + _describe_left_out(text, store) for text, store in zip(texts, stores, strict=True)]
     if len(stores) > 1:
         weights = _weigh(config.data, stores)
-        for line, weight, (name, files) in zip(lines, weights, _named(config.data).items(), strict=True):
+        for line, weight, (name, files) in zip(lines, weights, _name_corpora(config.data).items(), strict=True):
             watch.say(console, f"{name}, {files.source}, weight {weight:.3g}: {line}")
         lines = [_pairs(sum(len(store) for store in stores))]
     watch.say(console, f"{lines[0]} to train on")
@@ -309,7 +309,7 @@ def count_pairs(data: TranslateData, stores: list[Store], sets: list[HeldOut]) -
     """Count the pairs of each set, for the report; variants of a corpus are one."""
     training = [
         DataCount(name, len(store), {reason: count for reason, count in store.left_out.items() if count})
-        for name, store in zip(_named(data), stores, strict=False)
+        for name, store in zip(_name_corpora(data), stores, strict=False)
     ]
     blank = [sum("" in pair for pair in held.pairs) for held in sets]
     held_out = [
@@ -323,7 +323,7 @@ def _pairs(count: int) -> str:
     return f"{count:,} pair{'' if count == 1 else 's'}"
 
 
-def _left_out(corpus: Corpus, store: Store) -> str:
+def _describe_left_out(corpus: Corpus, store: Store) -> str:
     """Reasons with their counts and the first place of each."""
     reasons = [
         f"{count:,} {reason}, the first at {corpus.place(*store.first_left_out[reason])}"

@@ -1,4 +1,4 @@
-"""How much of its texts a run reads: what is too long, and what it doesn't know. Said before training begins."""
+"""The share of its texts that a run reads: what is too long, and what it doesn't know. Said before training begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured and shown of a model that hears: word errors by length, and where in the sound it looked."""
+"""Measurements and pictures of a model that hears: word errors by length, and where in the sound it looked."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def errors_by_length(outputs: Sequence[str], references: Sequence[str]) -> list[
 
 
 def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
-    """How many pieces look later than the one before, in percent of the first sources; None without attention.
+    """Measure how many pieces look later than the one before, in percent of the first sources; None without attention.
 
     NaN where no output has two pieces.
     """
-    heard = _looks(translator, pairs[:NUM_ALIGNED])
+    heard = _predict_with_attention(translator, pairs[:NUM_ALIGNED])
     if heard is None:
         return None
     words = (one.attention[: len(one.pieces)] for one in heard if one.attention is not None)
@@ -72,7 +72,7 @@ def evaluation(
 
 
 class SoundReport(NamedTuple):
-    """What a report adds for sounds."""
+    """The part of a report that is about sounds."""
 
     scores: dict[str, float]
     sections: list[tuple[str, str]]
@@ -112,7 +112,7 @@ def _figure(pair: Pair, found: TranslationResult) -> Markup:
         return render_picture(path.read_bytes(), f"said: {pair.target}; written: {found.text}")
 
 
-def _looks(translator: Translator, pairs: Sequence[Pair]) -> list[TranslationResult] | None:
+def _predict_with_attention(translator: Translator, pairs: Sequence[Pair]) -> list[TranslationResult] | None:
     """Greedy outputs with their weights; None where a model has no attention."""
     if not find_attention(translator.model, ("cross",)):
         return None

@@ -1,4 +1,4 @@
-"""What a translator saw of a text: every weight while it wrote its output, or while it reads a given one."""
+"""A translator's weights on a text: while it wrote its output, or while it reads a given one."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ RNN_SIZES: dict[str, dict[str, int | float]] = {
 
 
 def _fill_sizes(given: object, sizes: dict[str, dict[str, int | float]]) -> object:
-    """What isn't given is taken from the size."""
+    """Take from the size what isn't given."""
     if not isinstance(given, dict):
         return given
     return {**sizes.get(str(given.get("size", "small")), sizes["small"]), **given}

@@ -59,7 +59,7 @@ from saccade.tasks.translate.confidence import judge
 from saccade.tasks.translate.confidence.confidence import Confidence
 from saccade.tasks.translate.copying.copied import tell_copied
 from saccade.tasks.translate.corpora import fingerprint
-from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
+from saccade.tasks.translate.result import HeadChoice, SoundSource, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
@@ -76,7 +76,7 @@ Way = BeamOptions | SamplingOptions
 
 
 class CallOptions(NamedTuple):
-    """What a call asks for: how to decode, the words, the weights to show, and whether to tell how sure it is."""
+    """A call's settings: how to decode, the words, the weights to show, and whether to tell how sure it is."""
 
     options: Way
     wording: Wording
@@ -100,7 +100,7 @@ class SourceText(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Translator(Predictor):
-    """What `saccade.load` returns for a text-to-text run. The model is one that can be decoded (`Stepper`).
+    """A trained text-to-text model, as `saccade.load` returns it: one that can be decoded (`Stepper`).
 
     Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
     those of SamplingOptions; `attention=True` for the weights, of a `layer` and a `head` if these are given. `prefixes`
@@ -191,7 +191,7 @@ class Translator(Predictor):
         norms: bool = False,
         **decoding: Any,
     ) -> list[Insight]:
-        """What the model saw of each text while it wrote its output, or with `targets`, while it reads these.
+        """Return what the model saw of each text while it wrote its output, or with `targets`, while it reads these.
 
         `kinds` of attention are cross, encoder and decoder, and copy where the model copies; without them they are
         those that read the source. `norms=True` adds the lengths of what was weighed.
@@ -288,7 +288,7 @@ class Translator(Predictor):
 
     @property
     def copies(self) -> bool:
-        """Whether the model may write unknown words of its source."""
+        """Return True if the model may write unknown words of its source."""
         first = self.model.members[0] if isinstance(self.model, Ensemble) else self.model
         return isinstance(first, CopyingModel)
 
@@ -489,7 +489,7 @@ class Translator(Predictor):
         return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes, tick)
 
     def decoder_ids(self, ids: list[list[int]]) -> Tensor:
-        """What the decoder reads to write these, padded."""
+        """Return the ids that the decoder reads to write these, padded."""
         return decoder_input(ids).to(self._device)
 
     def with_copies(
@@ -529,7 +529,7 @@ class Translator(Predictor):
         read_1T = self.decoder_ids([found.ids])[:, : len(shown.log_probabilities)]
         weight_TS = head.of(source_weights(self.model, *self.pad([text]), read_1T))[0].float().cpu()
         if isinstance(self.source, Sounds):
-            heard = Heard(text.ids, self.source.mel.hop)
+            heard = SoundSource(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         shown = shown._replace(attention=weight_TS, source_pieces=self.source_side(text, has_end=True).pieces)
         if isinstance(self.model, CopyingModel):

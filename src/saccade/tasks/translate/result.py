@@ -1,4 +1,4 @@
-"""What a model that writes text answers: the output, its scores, and where it looked."""
+"""Answers of a model that writes text: the output, its scores, and where it looked."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from saccade.decoding import Cut
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap, sound
 from saccade.tasks.cuts import Kind, tell_kind
-from saccade.tasks.translate.copying.copied import Copied
+from saccade.tasks.translate.copying.copied import CopyOrigin
 
 
-class Heard(NamedTuple):
+class SoundSource(NamedTuple):
     """A source of sound: its frames, and the seconds from one to the next."""
 
     frames_SF: NDArray[np.float32]
@@ -73,14 +73,14 @@ class TranslationResult(NamedTuple):
     ended: bool = True
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
-    heard: Heard | None = None
+    heard: SoundSource | None = None
     name: str | None = None  # of the sound
     others: tuple[TranslationResult, ...] = ()
     cut_by: Cut | None = None  # the setting of the section `decoding`
     kept: tuple[PlacedPlaceholder, ...] = ()
     terms: tuple[GlossaryTerm, ...] = ()
     confidence: WordConfidence | None = None  # on request
-    copied: tuple[Copied, ...] = ()
+    copied: tuple[CopyOrigin, ...] = ()
     unknown: int | None = None
 
     @property
@@ -103,7 +103,7 @@ class TranslationResult(NamedTuple):
         return shown
 
     def show(self, console: Console) -> None:
-        """How sure it is and the weights in the terminal, where there are any."""
+        """Print how sure it is, and draw the weights in the terminal, where there are any."""
         if self.confidence is not None:
             console.print(self.confidence.line(), markup=False, highlight=False, soft_wrap=True)
         if self.attention is not None and self.source_pieces is not None:
@@ -134,7 +134,7 @@ def join_best(best: Sequence[TranslationResult]) -> TranslationResult:
 
 
 class HeadChoice(NamedTuple):
-    """Which weights to show: a decoder layer (the last), and a head of it or the mean of all."""
+    """The weights to show: of a decoder layer (the last), and a head of it or the mean of all."""
 
     layer: int = -1
     head: int | None = None

@@ -64,7 +64,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         if getattr(config.data, field) is None:
             raise UserError(f"data.{field}: missing; an imported model ({config.origin}) has no data to train on")
     config = corpora.settle_old(config)
-    held_out = corpora.held_out(config)
+    held_out = corpora.read_held_out(config)
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
@@ -182,7 +182,7 @@ def calibrate(config: TranslateConfig, translator: Translator) -> dict[str, str]
 
 
 def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
-    """What reads the sources, and the targets' tokenizer."""
+    """Return the reader of the sources, and the targets' tokenizer."""
     return both if config.features is None else (Sounds(config.features.mel, FACTOR), both[1])
 
 
@@ -281,17 +281,17 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
 
 @read_long_texts()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
-    """What the report shows of a trained run."""
+    """Report on a trained run: its scores, and samples of its outputs."""
     found = outputs(config, translator)
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
-        heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
+        heard = hearing.report_sound(translator, found.pairs, found.texts, find_worst(found))
         sections = [*heard.sections, *_reliability(translator, found)]
         return ReportPart(found.name, {**scores, **heard.scores}, sections, _tally(config, found, shown[0]))
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]
-    chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
+    chosen = {"Samples": _spread(found.pairs), "Worst outputs": find_worst(found)}
     samples = {
         heading: render_samples([_sample(translator, pair, has_attention=has_attention) for pair in pairs])
         for heading, pairs in chosen.items()
@@ -321,7 +321,7 @@ def _spread(pairs: list[Pair]) -> list[Pair]:
     return [ranked[(2 * rank + 1) * len(ranked) // (2 * count)] for rank in range(count)]
 
 
-def worst(found: Outputs) -> list[Pair]:
+def find_worst(found: Outputs) -> list[Pair]:
     """Return the pairs whose outputs share least with their references, those that are right left out."""
     chrf = sacrebleu.CHRF()
     scores = [

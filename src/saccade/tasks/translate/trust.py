@@ -1,4 +1,4 @@
-"""What a test of trust asks of a translator: texts as it reads them, and the outputs that it writes."""
+"""A translator as a test of trust needs it: texts as it reads them, and the outputs that it writes."""
 
 from __future__ import annotations
 

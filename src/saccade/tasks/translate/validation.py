@@ -27,7 +27,7 @@ BatchLoss = Callable[[nn.Module, PairBatch], tuple[Tensor, Tensor]]
 
 
 class Sources(NamedTuple):
-    """How held-out pairs are read: to ids, how long the sources are, and from many of these to a batch."""
+    """A reader of held-out pairs: to ids, how long the sources are, and from many of these to a batch."""
 
     encode: EncodePair
     length: Measure

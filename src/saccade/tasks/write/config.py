@@ -56,7 +56,7 @@ class WriteFiles(FileFields):
 
 
 class WriteData(WriteFiles):
-    """Where texts come from. Their documents are packed end to end."""
+    """The section that says where texts come from. Their documents are packed end to end."""
 
     old_share: OldShare = 0.0
     old: OrAuto[WriteFiles] = Field(
@@ -226,7 +226,7 @@ class WriteTraining(base.TrainingSection):
 
 
 class WriteDecoding(Section):
-    """How a trained model writes, unless a call says otherwise."""
+    """Settings of a trained model's writing, unless a call says otherwise."""
 
     max_length: Positive = Field(default=200, description="The most tokens that are written, </s> included.")
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
@@ -278,7 +278,7 @@ class WriteConfig(RunSection):
 
     @property
     def metric(self) -> Metric:
-        """What the best model is best at."""
+        """Return the metric by which the best model is chosen."""
         if self.training.metric != "auto":
             return self.training.metric
         kinds: dict[str, Metric] = {"words": "perplexity", "characters": "nats_per_character"}
@@ -286,7 +286,7 @@ class WriteConfig(RunSection):
 
 
 class WriteOptions(RequestOptions):
-    """What a request to a server may ask for."""
+    """A request's options, for a server."""
 
     sample: bool | None = Field(default=None, description="Draw the text at random: true, unless there is a beam.")
     temperature: float | None = Field(default=None, gt=0, le=100, description="Of samples; by default the run's.")

@@ -1,4 +1,4 @@
-"""How well a language model predicts a text: the loss, the perplexity, and what they are per word and character."""
+"""Measures of a language model on a text: the loss, the perplexity, and what they are per word and character."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKENS = 8192  # in a batch of rows
 
 
 class Penalties(NamedTuple):
-    """How much the size of an RNN's outputs counts, and their change from step to step (Merity 2018, section 4.6)."""
+    """Penalties on the size of an RNN's outputs, and on their change from step to step (Merity 2018, section 4.6)."""
 
     size: float = 0.0
     change: float = 0.0
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a model makes of a text: the sum of -log p of its tokens, and what there is of them."""
+    """A model's figures on a text: the sum of -log p of its tokens, and what there is of them."""
 
     nats: float
     num_tokens: int

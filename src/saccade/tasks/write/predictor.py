@@ -51,7 +51,7 @@ KIND = "decoder"
 @final
 @dataclass(frozen=True)
 class Writer(Predictor):
-    """What `saccade.load` returns for a language model.
+    """A trained language model, as `saccade.load` returns it.
 
     Inputs are beginnings of texts, which may be empty. Texts are drawn at random (`temperature`, `top_k`, `top_p`,
     `seed`), unless a `beam` is given (1 is greedy). `max_length` counts the tokens that are written.
@@ -82,7 +82,7 @@ class Writer(Predictor):
         )
 
     def predict(self, prompts: Iterable[str], **options: Any) -> list[Writing]:
-        """How each text goes on; with `num_best`, the others are its `others`."""
+        """Continue each text; with `num_best`, the others are its `others`."""
         return list(self.stream(prompts, **options))
 
     def stream(self, prompts: Iterable[str], **options: Any) -> Iterator[Writing]:
@@ -145,7 +145,7 @@ class Writer(Predictor):
         kinds: Collection[str] = (KIND,),
         norms: bool = False,
     ) -> list[Insight]:
-        """Where each step looked while each text was read, with its continuation where there are `targets`."""
+        """Return where each step looked while each text was read, with its continuation where there are `targets`."""
         if len(self.networks) > 1:
             raise UserError("look: an ensemble has no attention of its own; look at one run")
         return [self._look(text, target, kinds, norms=norms) for text, target in pair_texts(texts, targets, "targets")]

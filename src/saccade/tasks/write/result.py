@@ -1,4 +1,4 @@
-"""What a language model answers: how a text goes on, and how likely that is."""
+"""Answers of a language model: how a text goes on, and how likely that is."""
 
 from __future__ import annotations
 

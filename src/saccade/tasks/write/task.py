@@ -101,7 +101,7 @@ def load(config: WriteConfig, folder: Path) -> Writer:
 
 
 def examine(config: WriteConfig, writer: Writer) -> ReportPart:
-    """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
+    """Report on a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
     stream = make_stream(_read_sets(config.data)[name], writer.tokenizer.encode, f"data.{name}")
     found = score_stream(writer.network, stream, writer.rows)
@@ -216,7 +216,7 @@ def _validate(config: WriteConfig, network: Network, stream: Stream) -> dict[str
 
 
 def _say(config: WriteConfig, tokenizer: AnyTokenizer, streams: dict[str, Stream], console: Console) -> None:
-    """How much there is, and what to know about it."""
+    """Print how much there is, and what to know about it."""
     say(console, f"The vocabulary has {tokenizer.size:,} tokens.")
     if isinstance(config.data.valid, HeldOutPart):
         say(console, f"data.valid: the end of data.train ({config.data.valid.amount})")

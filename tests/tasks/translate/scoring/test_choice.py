@@ -69,7 +69,7 @@ def settled(folder: Path, pairs: list[Pair], **training: Any) -> tuple[Translate
     file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     data = {"train": {"source": str(file)}, "valid": {"source": str(file)}}
     config = config_file.check_config({"data": data, "training": training}, "test")
-    return settle_metric(config, corpora.held_out(config)[0], Console(file=text, width=40)), text.getvalue()
+    return settle_metric(config, corpora.read_held_out(config)[0], Console(file=text, width=40)), text.getvalue()
 
 
 def test_auto_is_settled_and_said(tmp_path: Path) -> None:

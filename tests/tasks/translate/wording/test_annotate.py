@@ -69,7 +69,7 @@ def test_a_run_reads_them_and_held_out_text_stays(kind: str, tmp_path: Path) -> 
     read = [both[0].decode(store.source[row].tolist()) for row in range(len(store))]
     assert any("｟" in text and "｜" in text for text in read)
     assert any("｟" not in text for text in read)
-    assert all("｟" not in pair.source for pair in corpora.held_out(config)[0].pairs)
+    assert all("｟" not in pair.source for pair in corpora.read_held_out(config)[0].pairs)
     without = config.model_copy(update={"data": config.data.model_copy(update={"terms": 0.0})})
     assert corpora.stores(without, both, tmp_path / ".data")[0].key != store.key
 

@@ -1,1 +1,1 @@
-"""How sure a translator may be of its words: fitted on the validation set, and judged on the test set."""
+"""Confidence of a translator in its words: fitted on the validation set, and judged on the test set."""

@@ -1,4 +1,4 @@
-"""How sure a translator is: calibrated probabilities of words and of whole outputs, from those of its pieces."""
+"""Calibrated probabilities of words and of whole outputs, from those of a translator's pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WordProbabilities(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Confidence:
-    """What was fitted on the validation set.
+    """The calibration that was fitted on the validation set.
 
     `words` maps the model's p of a word to the share of such words that are right, which is that its reference has them
     in the same order. `texts` maps the mean of these to the share of an output's words that are right.

@@ -33,7 +33,7 @@ GROUP = 20  # outputs that the map of whole outputs takes together, so that none
 UNCHANGED = MonotoneMap((0.0, 1.0), (0.0, 1.0))
 
 
-class Judged(NamedTuple):
+class JudgedWords(NamedTuple):
     """p and rightness [words] of all words, and the number of words of each output."""
 
     p: Floats
@@ -87,7 +87,7 @@ class Reliability(NamedTuple):
         return Markup('<div class="charts">{}</div>\n{}').format(charts, errors)
 
 
-def judge(translator: Translator, results: Sequence[TranslationResult], references: Sequence[str]) -> Judged:
+def judge(translator: Translator, results: Sequence[TranslationResult], references: Sequence[str]) -> JudgedWords:
     """Find the words that are right: their references have them too, in the same order."""
     p, right, counts = list[Floats](), list[Floats](), list[int]()
     for result, reference in zip(results, references, strict=True):
@@ -98,10 +98,10 @@ def judge(translator: Translator, results: Sequence[TranslationResult], referenc
             p.append(found.p)
             right.append(_find_right(found.words, words))
             counts.append(len(found.words))
-    return Judged(np.concatenate([np.zeros(0), *p]), np.concatenate([np.zeros(0), *right]), counts)
+    return JudgedWords(np.concatenate([np.zeros(0), *p]), np.concatenate([np.zeros(0), *right]), counts)
 
 
-def fit(judged: Judged) -> Confidence:
+def fit(judged: JudgedWords) -> Confidence:
     """Fit the map of words, and on what it says the map of whole outputs."""
     words = fit_words(judged.p, judged.right)
     said, right = judged.means(words(judged.p)), judged.means(judged.right)
@@ -111,7 +111,7 @@ def fit(judged: Judged) -> Confidence:
     return Confidence(words, texts, len(judged.p), len(judged.counts))
 
 
-def measure(judged: Judged, confidence: Confidence) -> Reliability:
+def measure(judged: JudgedWords, confidence: Confidence) -> Reliability:
     """Put words and outputs into bins by what is said of them, before and after."""
     after, right = confidence.words(judged.p), judged.means(judged.right)
     said = (judged.means(judged.p), confidence.texts(judged.means(after)))

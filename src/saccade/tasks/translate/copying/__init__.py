@@ -1,1 +1,1 @@
-"""What a model copies: its loss, and what is told of it."""
+"""Models that copy words of their sources: the loss, and what is told of the copies."""

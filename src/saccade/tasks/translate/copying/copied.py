@@ -1,4 +1,4 @@
-"""What of an output was copied, and from where."""
+"""Copies in an output: the words that were copied, and from where."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from saccade.inspection.insight import DECIMALS, TextSide
 from saccade.models.pointing.copying import CopyInputs
 
 
-class Copied(NamedTuple):
-    """How a piece came about: g, the share of its probability that is due to copies, and the place pointed at most."""
+class CopyOrigin(NamedTuple):
+    """The origin of a piece: g, the share of its probability that is due to copies, and the place pointed at most."""
 
     gate: float
     share: float
@@ -27,7 +27,7 @@ class Copied(NamedTuple):
 
 def tell_copied(
     found: CopyInputs, row: int, ids: Sequence[int], source_S: Tensor, steps: Sequence[float]
-) -> list[Copied]:
+) -> list[CopyOrigin]:
     """Tell of each written id how it came about; `steps` are their log-probabilities."""
     weight_TS, gate_T = found.weight_BTS[row, : len(ids)].cpu(), found.gate_BT[row, : len(ids)].float().cpu()
     same_TS = torch.tensor(ids, dtype=torch.long)[:, None] == source_S.cpu()
@@ -35,10 +35,10 @@ def tell_copied(
     share_T = (log_copied_T - torch.tensor(steps)).exp().clamp(max=1)
     most = weight_TS.max(1)
     columns = (gate_T.sigmoid(), share_T, most.indices, most.values)
-    return [Copied(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+    return [CopyOrigin(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def describe_copies(copied: Sequence[Copied], output: TextSide, source: TextSide) -> list[str]:
+def describe_copies(copied: Sequence[CopyOrigin], output: TextSide, source: TextSide) -> list[str]:
     """Say which words were copied, from which words of the source (counted from 1), and how surely."""
     found = list(_copied_words(copied, output, source))
     gate = sum(one.gate for one in copied) / max(1, len(copied))
@@ -46,7 +46,7 @@ def describe_copies(copied: Sequence[Copied], output: TextSide, source: TextSide
     return [head, *(f"  {line}" for line in found)]
 
 
-def _copied_words(copied: Sequence[Copied], output: TextSide, source: TextSide) -> Iterator[str]:
+def _copied_words(copied: Sequence[CopyOrigin], output: TextSide, source: TextSide) -> Iterator[str]:
     """Yield a line for each word most of which was copied."""
     for number, word in enumerate(output.words):
         own = [one for one, at in zip(copied, output.word_of_piece, strict=True) if at == number]

@@ -1,4 +1,4 @@
-"""Which runs copy words of their sources by themselves: those that sum up, from few texts."""
+"""The runs that copy words of their sources by themselves: those that sum up, from few texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settle_copying(config: TranslateConfig, console: Console) -> TranslateConfig
 
 
 def _may_copy(config: TranslateConfig) -> bool:
-    """Whether nothing that is asked for stands against copying, or against an RNN."""
+    """Return True if nothing that is set stands against copying, or against an RNN."""
     training, tokenizer = config.training, config.tokenizer
     is_plain = config.base is None and config.features is None and not config.data.terms
     is_one = tokenizer.shared is not False and not tokenizer.describes_sides and tokenizer.kind != "listed"

@@ -1,1 +1,1 @@
-"""How outputs are scored: the metrics, the choice of the one that a run goes by, and all scores of a set."""
+"""Scores of outputs: the metrics, the choice of the one that a run goes by, and all scores of a set."""

@@ -1,4 +1,4 @@
-"""Which metric a run goes by: `training.metric: auto` is chosen by what the targets are, and said."""
+"""The choice of the metric that a run goes by: `training.metric: auto` is chosen by what the targets are, and said."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def bleu(outputs: Sequence[str], references: Sequence[str], tokenize: str = "13a
 
 
 def chrf(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """Return sacreBLEU's chrF."""
+    """Compute sacreBLEU's chrF, from 0 to 100."""
     return sacrebleu.CHRF().corpus_score(outputs, [references]).score
 
 
@@ -52,7 +52,7 @@ BESIDE = {  # what a validation shows beside the run's own metric
 
 
 class Judgement(NamedTuple):
-    """What the best model of a run is best at, and which sacreBLEU tokenizer counts."""
+    """The metric by which the best model of a run is chosen, and the sacreBLEU tokenizer that counts."""
 
     metric: str = "bleu"
     tokenize: str = "13a"

@@ -1,4 +1,4 @@
-"""What each output adds to a score of its set."""
+"""Contributions of each output to a score of its set."""
 
 from __future__ import annotations
 

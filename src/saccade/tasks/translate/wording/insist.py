@@ -98,7 +98,7 @@ def find_next_piece(translator: Translator, one: InsistedOutput, replaced: froze
         return None
     pieces = one.text.target.pieces(one.found.ids)
     later = range(place + 1, len(pieces))
-    return next((one.found.ids[at] for at in later if _begins(one.text.target, pieces[at])), None)
+    return next((one.found.ids[at] for at in later if _begins_word(one.text.target, pieces[at])), None)
 
 
 @torch.no_grad()
@@ -107,10 +107,10 @@ def _find_other_word(translator: Translator, text: SourceText) -> int | None:
     tokenizer, ids = text.target, text.prefix_ids
     step_V = _log_p(translator, text, [[*ids, END]])[0, len(ids)]
     ranked = (index for index in step_V.argsort(descending=True).tolist() if index > UNKNOWN)
-    return next((index for index in ranked if _begins(tokenizer, tokenizer.pieces([index])[0])), None)
+    return next((index for index in ranked if _begins_word(tokenizer, tokenizer.pieces([index])[0])), None)
 
 
-def _begins(tokenizer: Tokenizer, piece: str) -> bool:
+def _begins_word(tokenizer: Tokenizer, piece: str) -> bool:
     return tokenizer.begins_word(piece) or not re.search(r"\w", piece)
 
 
@@ -165,7 +165,7 @@ def _are_forms(one: str, other: str) -> bool:
 
 
 class _Place(NamedTuple):
-    """Where a term goes in an output: the first of its pieces that is left out, and the text before that."""
+    """A term's place in an output: the first of its pieces that is left out, and the text before that."""
 
     piece: int
     left: str

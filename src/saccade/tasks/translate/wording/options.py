@@ -1,4 +1,4 @@
-"""What a call may say about the words of its outputs."""
+"""Options of a call about the words of its outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WordingOptions(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """What is done about words: whether placeholders are kept, the glossary, and how its terms are brought about."""
+    """Treatment of words: whether placeholders are kept, the glossary, and how its terms are brought about."""
 
     keeps: bool = False
     glossary: Glossary | None = None
