@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 import psutil
@@ -54,10 +55,24 @@ def test_threads_sleep_while_they_wait_where_others_use_the_machine(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["saccade", *arguments])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: load)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda: load)
     monkeypatch.setattr(os, "environ", dict(given))
-    choose_waiting()
+    with choose_waiting():
+        assert os.environ == given
     assert os.environ == {**given, **added}
+
+
+def test_what_this_process_computes_is_not_what_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["saccade", "train", "x.yaml"])
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda: 70.0)
+    monkeypatch.setattr(os, "environ", {})
+    clock, used = iter([0.0, 0.5, 0.5]), iter([0.0, 0.45])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(time, "process_time", lambda: next(used))
+    with choose_waiting():
+        pass
+    assert os.environ == {"GOMP_SPINCOUNT": "1000"}
 
 
 @pytest.mark.parametrize(

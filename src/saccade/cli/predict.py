@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from saccade.bulk.work import PredictWork
 from saccade.cli import bulk, terminal
 from saccade.cli.bulk import BulkFlags, refuse_with_many
 from saccade.cli.flags import (
@@ -46,6 +45,9 @@ from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.insisted import InsistedCounts
 from saccade.tasks.unknown import UnknownCounts
+
+if TYPE_CHECKING:
+    from saccade.bulk.work import PredictWork
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ KILLED = """
 import os, signal, sys
 from saccade.__main__ import choose_waiting, main
 last = int(sys.argv.pop(1))
-choose_waiting()
+with choose_waiting():
+    pass
 from saccade.training.loop import Trainer
 take_step = Trainer._next_step
 def take_step_or_die(self, batches):

@@ -26,7 +26,8 @@ from saccade.training import checkpoints
 FREE = """
 import contextlib
 from saccade.__main__ import choose_waiting, main
-choose_waiting()
+with choose_waiting():
+    pass
 from saccade.training import loop
 loop.repeat_exactly = lambda device: contextlib.nullcontext()
 main()
