@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import pkgutil
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,44 @@ def test_a_tasks_name_is_seen(tmp_path: Path) -> None:
         assert task_names_in(tmp_path / name) == {"caption"}, name
     (tmp_path / "e.js").write_text("const transform = `translate(${x} ${y})`; picture.caption", encoding="utf-8")
     assert task_names_in(tmp_path / "e.js") == set()
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Documented = ast.Module | ast.ClassDef | Function
+QUESTIONS = {"What", "Whether", "Which", "Who", "Whose", "Whoever", "How", "Where", "When", "Why", "As", "Of", "That"}
+
+
+@cache
+def definitions() -> list[tuple[str, Documented]]:
+    """All modules, classes and functions of the package, each with its place."""
+    return [
+        (f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)}", node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, Documented)
+    ]
+
+
+def docstrings() -> list[tuple[str, str]]:
+    return [(place, text) for place, node in definitions() if (text := ast.get_docstring(node))]
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    names = Counter(node.name for _, node in definitions() if isinstance(node, ast.ClassDef))
+    repeated = [name for name, count in names.items() if count > 1 and not name.startswith("_")]
+    assert len(repeated) <= 10, repeated
+
+
+def test_docstrings_are_sentences_and_no_questions() -> None:
+    assert [place for place, text in docstrings() if re.split(r"\W", text)[0] in QUESTIONS] == []
+
+
+def test_few_docstrings_are_too_short_to_add_something() -> None:
+    short = [f"{place}: {text}" for place, text in docstrings() if len(text) < 26]
+    assert len(short) <= 30, short
+
+
+def test_few_functions_are_long() -> None:
+    functions = [(place, node) for place, node in definitions() if isinstance(node, Function)]
+    long = [place for place, node in functions if (node.end_lineno or 0) - node.lineno >= 50]
+    assert len(long) < 0.01 * len(functions), long

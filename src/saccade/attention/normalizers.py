@@ -33,7 +33,7 @@ class Sparsemax(nn.Module):
     """a = [e - tau]_+, the nearest point of the simplex (Martins & Astudillo 2016, section 2)."""
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
-        """The weights; many of them exactly 0."""
+        """Return the weights; many of them are exactly 0."""
         shifted_BTS = _shift(score_BTS, mask_BTS)
         support_BTS, size_BT1 = _support(shifted_BTS, _sparsemax_thresholds)
         threshold_BT1 = ((shifted_BTS * support_BTS).sum(-1, keepdim=True) - 1) / size_BT1
@@ -46,7 +46,7 @@ class Entmax15(nn.Module):
     """a = [e / 2 - tau]_+², halfway between softmax and sparsemax (Peters, Niculae & Martins 2019, section 3)."""
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
-        """The weights; some of them exactly 0."""
+        """Return the weights; some of them are exactly 0."""
         shifted_BTS = _shift(score_BTS / 2, mask_BTS)
         support_BTS, size_BT1 = _support(shifted_BTS, _entmax15_thresholds)
         mean_BT1 = (shifted_BTS * support_BTS).sum(-1, keepdim=True) / size_BT1

@@ -63,7 +63,7 @@ class Learned(nn.Module):
         self.table = nn.Parameter(torch.randn(max_length, width) * width**-0.5)
 
     def forward(self, place: Positions) -> Tensor:
-        """A vector for each place, [..., T, D]."""
+        """Return a vector for each place, [..., T, D]."""
         if place.end > self.table.shape[0]:
             raise ValueError(f"positions: {place.end} steps given; learned positions end at {self.table.shape[0]}")
         return self.table[place.at]

@@ -68,7 +68,7 @@ class Score(nn.Module):
         return None
 
     def extra_repr(self) -> str:
-        """The widths, as print shows them."""
+        """Return the widths, as print shows them."""
         return f"query_width={self.query_width}, key_width={self.key_width}"
 
     def _parameter(self, *shape: int, std: float = 0.0, value: float | None = None) -> nn.Parameter:

@@ -37,7 +37,7 @@ class StructuredSelfAttention(nn.Module):
         self.normalizer = Softmax()
 
     def forward(self, hidden_BSD: Tensor, *, mask: MaskLike = None) -> StructuredSummary:
-        """Each hop is a learned query, W2's row, that scores tanh(W1 h) by dot product."""
+        """Attend by each hop: a learned query, W2's row, that scores tanh(W1 h) by dot product."""
         key_BSA = torch.tanh(hidden_BSD @ self.W1.mT)
         output, weights = attend(
             self.W2, key_BSA, hidden_BSD, score="dot", normalizer=self.normalizer, mask=mask, return_weights=True

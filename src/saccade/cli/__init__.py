@@ -118,7 +118,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    """One clear line, and the exit code."""
+    """Print one clear line, and end with the exit code."""
     if message:
         typer.echo(f"saccade: {message}", err=True)
     sys.exit(code)

@@ -200,7 +200,7 @@ def _inputs(predictor: Predictor, texts: list[str] | None, source: Path | None) 
 
 
 def _options(predictor: Predictor, request: LookOutput, target: str | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of the predictor's own `look`; what its task has no use for is refused."""
+    """Return the keywords of the predictor's own `look`; what its task has no use for is refused."""
     allowed = predictor.traits.look_options
     useless = [] if "kinds" in allowed else list(flags)
     if target is not None and "targets" not in allowed:
@@ -228,7 +228,7 @@ def _targets(predictor: Predictor, target: str | None, texts: list[str] | None) 
 def _look_at(
     predictor: Predictor, texts: Iterable[Any], options: dict[str, Any], *, targets: Iterator[str] | None = None
 ) -> Iterator[Insight]:
-    """In memory that doesn't grow with the number of texts, unless each is read with those before it."""
+    """Look in memory that doesn't grow with the number of texts, unless each is read with those before it."""
     rest, size = iter(texts), None if predictor.traits.context else WINDOW
     number = 0
     while part := list(itertools.islice(rest, size)):

@@ -76,7 +76,7 @@ def _per_second(rate: float) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Warnings are one line each; Ctrl-C, and a reader who has seen enough, end the command without a fuss."""
+    """Shorten warnings to a line; Ctrl-C, and a reader who has seen enough, end the command without a fuss."""
     try:
         with shorten_warnings():
             yield
@@ -90,7 +90,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def shorten_warnings() -> Iterator[None]:
-    """Warnings as one line each."""
+    """Write warnings as one line each."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"saccade: {message}", err=True)
@@ -116,7 +116,7 @@ def explain_misuse(error: Any) -> str:
 
 
 def escape_unknown_letters() -> None:
-    """Standard output is told to escape what its encoding lacks (ASCII has no accents), as standard error does."""
+    """Let standard output escape what its encoding lacks (ASCII has no accents), as standard error does."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

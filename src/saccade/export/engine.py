@@ -88,7 +88,7 @@ def _check_reader(reader: NativeReader) -> None:
 
 
 def _use_native_or_torch(predictor: Predictor, choice: EngineChoice) -> Predictor:
-    """Nobody asked for the native engine: what goes wrong with it is a warning."""
+    """Use torch, with a warning, where the native engine fails: nobody asked for it."""
     try:
         return _use_engine(predictor, choice)
     except UserError as error:

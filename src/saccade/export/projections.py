@@ -73,13 +73,13 @@ def _fold_reduced_rank(score: nn.Module, query: Heads, key: Heads) -> tuple[Head
 
 
 def _fold_mean(score: nn.Module, query: Heads, key: Heads) -> tuple[Heads, Heads]:
-    """All scores are 0 where the query is."""
+    """Return zeros for the query, so that all scores are 0."""
     del score
     return (torch.zeros_like(query[0]), torch.zeros_like(query[1])), key
 
 
 def _fold_concat(score: nn.Module, query: Heads, key: Heads) -> tuple[Heads, Heads]:
-    """The query's part cancels in the softmax: w is the query."""
+    """Return w for the query, whose own part cancels in the softmax."""
     w_HK = cast(Concat, score).w.double().squeeze(1)[:, query[1].shape[-1] :]
     return _unscale((torch.zeros_like(query[0]), w_HK)), key
 

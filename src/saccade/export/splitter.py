@@ -99,7 +99,7 @@ def _make_scalars() -> dict[str, NDArray[Any]]:
 
 
 def _make_nodes(node: Any) -> list[Any]:
-    """1 - x is `not`, a product is `and`, the largest is `or`."""
+    """Make nodes: 1 - x is `not`, a product is `and`, the largest is `or`."""
     nodes = [
         node("Gather", ["table", "units"], ["found"]),
         node("Transpose", ["found"], ["seen"], perm=[0, 2, 1]),

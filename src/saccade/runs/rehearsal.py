@@ -131,7 +131,7 @@ def _fingerprint(config: Any) -> str:
 
 
 def _rehearse(connection: Connection, prepare: Prepare, known: Path) -> None:
-    """In the process: wait for the run's files, rehearse, leave the accelerator, wait for the compilers."""
+    """Wait for the run's files in the process, rehearse, leave the accelerator, wait for the compilers."""
     from saccade.training.kernels.ahead import Compilers, die_with_parent
 
     own = os.getpid()

@@ -89,7 +89,7 @@ class CapturedBackward:
         return graph.shown
 
     def excess(self, num_items: float) -> float:
-        """A step of one batch leaves the gradients of its sum: a graph whose factor is one needs no product."""
+        """Return `num_items` where a step is one batch, which leaves the gradients of its sum: no product is needed."""
         return 1.0 if self.adds else num_items
 
     def _capture(self, batch: Any, *, is_whole: bool) -> _Graph:

@@ -106,7 +106,7 @@ IS_MAPPED = ContextVar("IS_MAPPED", default=False)
 
 @contextmanager
 def map_weights() -> Iterator[None]:
-    """Inside the block models keep the mapped bytes of their files as weights: processes of one machine share them.
+    """Let models inside the block keep the mapped bytes of their files: processes of one machine share them.
 
     Their files must not be written to, only replaced.
     """
@@ -207,7 +207,7 @@ def _write(tensors: dict[str, Tensor], draft: Path, facts: dict[str, Any]) -> No
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Inside the block a full disk is an OSError when tensors are written, too."""
+    """Raise an OSError for a full disk inside the block, also when tensors are written."""
     try:
         yield
     except SafetensorError as error:

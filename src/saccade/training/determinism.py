@@ -15,7 +15,7 @@ deterministic: Any = _module  # its settings are properties that mypy doesn't se
 
 @contextmanager
 def repeat_exactly(device: torch.device) -> Iterator[None]:
-    """On a CPU, let no sum depend on which thread comes first.
+    """Let no sum on a CPU depend on which thread comes first.
 
     torch's `index_put_(accumulate=True)`, the gradient of every `x[index]`, adds large tensors in the order in which
     threads arrive. Deterministic algorithms add in one order. An accelerator is left as it is.

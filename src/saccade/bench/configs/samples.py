@@ -90,7 +90,7 @@ def _copied(folder: Path) -> dict[str, Any]:
 
 
 def _sound(folder: Path) -> dict[str, Any]:
-    """Lists of recordings, one of them of 24 bits and two channels."""
+    """Write lists of recordings, one of them of 24 bits and two channels."""
     chance = np.random.default_rng(1)
     for number in range(4):
         width, channels = (3, 2) if number == 3 else (2, 1)
@@ -123,7 +123,7 @@ def _topics(folder: Path) -> dict[str, Any]:
 
 
 def _documents(folder: Path) -> dict[str, Any]:
-    """Texts of sentences: some as lists, some to be split."""
+    """Write texts of sentences: some as lists, some to be split."""
     said = ["It is good. It is long.", ["It is bad.", "It is short."]]
     rows = "".join(json.dumps({"label": label, "text": text}) + "\n" for label, text in zip("xy", said, strict=True))
     (folder / "rows.jsonl").write_text(rows * 4, "utf-8")
@@ -156,7 +156,7 @@ def _tags(folder: Path) -> dict[str, Any]:
 
 
 def _tag_pairs(folder: Path) -> dict[str, Any]:
-    """Words and tags in two files; the validation set is JSONL."""
+    """Write words and tags into two files; the validation set is JSONL."""
     (folder / "rows.words").write_text("a b c\nd e\n" * 4, "utf-8")
     (folder / "rows.tags").write_text("B-X O B-Y\nO O\n" * 4, "utf-8")
     (folder / "rows.jsonl").write_text('{"tokens": ["a", "b"], "tags": ["B-X", "O"]}\n' * 3, "utf-8")
@@ -177,7 +177,7 @@ def _tag_features(folder: Path) -> dict[str, Any]:
 
 
 def _pictures(folder: Path) -> dict[str, Any]:
-    """Captions of picture files: 8 bits, 16 bits, colours."""
+    """Write captions of picture files: 8 bits, 16 bits, colours."""
     chance = np.random.default_rng(1)
     gray = chance.integers(0, 65536, (9, 7), dtype=np.uint16)
     Image.fromarray(gray).save(folder / "a.png")

@@ -37,7 +37,7 @@ def _write_sets(folder: Path, lines: Callable[[list[list[str]]], str], ending: s
 
 
 def _text_to_text(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
-    """Words backwards, in two vocabularies."""
+    """Make a model that writes words backwards, in two vocabularies."""
     files = _write_sets(
         folder,
         lambda sentences: "".join(f"{' '.join(one)}\t{' '.join(one[::-1]).upper()}\n" for one in sentences),
@@ -63,7 +63,7 @@ def _luong(folder: Path) -> dict[str, Any]:
 
 
 def _copier(folder: Path) -> dict[str, Any]:
-    """Words backwards, most of which the vocabulary lacks."""
+    """Make a model that writes words backwards, most of which the vocabulary lacks."""
     content = _text_to_text(folder, {**RECURRENT, "copies": True, "coverage": True})
     return {**content, "tokenizer": {"kind": "words", "vocabulary_size": 20}}
 
@@ -96,7 +96,7 @@ def _documents(folder: Path) -> dict[str, Any]:
 
 
 def _tagger(folder: Path) -> dict[str, Any]:
-    """Words that begin with b are the first of a span, those with d its rest."""
+    """Make a tagger: words that begin with b are the first of a span, those with d its rest."""
     spelling = {"b": "B-X", "d": "I-X"}
     files = _write_sets(
         folder,
@@ -155,7 +155,7 @@ def _recurrent_writer(folder: Path) -> dict[str, Any]:
 
 
 def _reader(folder: Path) -> dict[str, Any]:
-    """Questions about three sentences: which word follows this one?"""
+    """Make a reader of three sentences: which word follows this one?"""
 
     def lines(sentences: list[list[str]]) -> str:
         stories = [(three, three[1][0], three[1][1]) for three in zip(*[iter(sentences)] * 3, strict=False)]
@@ -169,7 +169,7 @@ def _reader(folder: Path) -> dict[str, Any]:
 
 
 def _sound(folder: Path) -> dict[str, Any]:
-    """Bursts of three pitches, written as words."""
+    """Make a model that hears bursts of three pitches, and writes words."""
     chance = np.random.default_rng(1)
     sets = {}
     for name, count in (("train", SOUNDS), ("valid", HELD_OUT)):
@@ -196,7 +196,7 @@ def _sound(folder: Path) -> dict[str, Any]:
 
 
 def _speaker(folder: Path) -> dict[str, Any]:
-    """The same bursts, read aloud."""
+    """Make a model that reads words aloud, as the same bursts."""
     sets = {name: files["source"] for name, files in _sound(folder)["data"].items()}
     frames, model = {"rate": 8000, "num_mels": 40}, {"width": 128, "prenet_width": 64}
     training = {**TRAINING, "frames_per_batch": 1024}

@@ -79,7 +79,7 @@ class RepeatRow(NamedTuple):
         return len(self.models) == len(self.checkpoints) == 1
 
     def rate(self, *, was_busy: bool) -> float | None:
-        """The median of steps a second, quiet or beside a busy process."""
+        """Return the median of steps a second, quiet or beside a busy process."""
         rates = [one.rate for one in self.trained if one.was_busy is was_busy]
         return statistics.median(rates) if rates else None
 
@@ -144,7 +144,7 @@ def _train(config: Path, plan: RepeatPlan, folder: Path, *, was_busy: bool) -> T
 
 
 def _steps_per_second(log: Path) -> float:
-    """The steps between two lines of the log over their seconds; the first line holds the start."""
+    """Divide the steps between two lines of the log by their seconds; the first line holds the start."""
     rows = [row for row in read_log(log) if "loss" in row]
     steps, seconds = rows[-1]["step"] - rows[0]["step"], sum(row["seconds"] for row in rows[1:])
     return float(steps / seconds) if seconds else float("nan")

@@ -136,7 +136,7 @@ def _choose_by_coverage(run: AligningRun, pairs: list[Pair]) -> AligningRun:
 
 
 def _write(found: Iterator[Links], job: AlignJob) -> None:
-    """A line a pair, to the file when all of it is there, or as it comes to the standard output."""
+    """Write a line a pair, to the file when all of it is there, or as it comes to the standard output."""
     is_shown = job.output is None and sys.stdout.isatty()
     watched = terminal.count_outputs(found, terminal.num_lines(job.source), hidden=is_shown)
     lines = map(_as_json, watched) if job.as_json else map(format_pharaoh, watched)
@@ -168,7 +168,7 @@ def _percent(scores: AlignmentScores) -> str:
 
 
 def _grid(scores: Sequence[HeadScore]) -> Table:
-    """A row for each layer and step, a column for each head and their mean."""
+    """Make a row for each layer and step, and a column for each head and their mean."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     lowest = find_best_head(scores).scores.aer
     columns = dict.fromkeys("mean" if score.head.head is None else str(score.head.head) for score in scores)

@@ -62,7 +62,7 @@ class LookOutput:
                 self._draw(seen, drawn, self._path(number))
 
     def heads(self, found: Iterator[Insight]) -> None:
-        """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
+        """Print a table of what each head does, over all texts; as a picture, a grid of them all for each text."""
         rows = head_statistics.rows(head_statistics.table(self._head_weights(found)))
         if not rows:
             raise UserError("text: all are blank; there is nothing to look at")
@@ -72,7 +72,7 @@ class LookOutput:
             self.console.print(_table(rows, self.console))
 
     def page(self, found: Iterator[Insight], *, title: str) -> None:
-        """All texts in one file, which opens at what was asked for."""
+        """Write all texts into one file, which opens at what was asked for."""
         assert self.picture is not None
         shown, pictures = [], []
         for seen in found:
@@ -92,13 +92,13 @@ class LookOutput:
         viewer.write(self.picture, shown, title=title, start=start, pictures=pictures)
 
     def _draws_itself(self, seen: Insight) -> bool:
-        """An answer that can draw itself does so, unless a view of weights between words is asked for."""
+        """Return True if an answer draws itself: it can, and no view of weights between words is asked for."""
         if not seen.draws_itself or not seen.maps or self.view == ViewChoice():
             return seen.draws_itself
         return self.view.of(seen).shape is not None
 
     def _say(self, seen: Insight, drawn: AttentionMap | None) -> None:
-        """The answer, and where no page holds them the weights."""
+        """Print the answer, and where no page holds them the weights."""
         if self.as_json:
             _print_json(self._select_shown(seen, drawn).plain())
             return
@@ -113,14 +113,14 @@ class LookOutput:
             self.console.print(heatmap.make_printable(note, self.console.encoding), highlight=False, markup=False)
 
     def _select_shown(self, seen: Insight, drawn: AttentionMap | None) -> Insight:
-        """Through the layers more was recorded than was asked for."""
+        """Select what was asked for: through the layers more was recorded."""
         if drawn is None or self.view.name not in THROUGH_LAYERS:
             return seen
         kind = kind_of(seen, self.view.kind)
         return replace(seen, maps={kind: seen.maps[kind]}, views={self.view.name: drawn.map})
 
     def _with_layers(self, seen: Insight) -> Insight:
-        """Rollout, where it can be had, and flow, where it is asked for."""
+        """Add rollout, where it can be had, and flow, where it is asked for."""
         kind = kind_of(seen, self.view.kind)
         names = {"rollout", self.view.name} & set(THROUGH_LAYERS)
         return with_views(seen, sorted(names), kind) if is_through(seen, kind) else seen
@@ -159,12 +159,12 @@ class LookOutput:
 
 
 def _is_blank(seen: Insight) -> bool:
-    """A blank text has nothing to look at; a model without attention says so when it is asked."""
+    """Return True for a blank text, which has nothing to look at; a model without attention says so when asked."""
     return not seen.maps and not seen.sides and not seen.draws_itself
 
 
 def _name_axes(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], list[str]]:
-    """Weights [L, H, T, S] with the names of their rows and columns."""
+    """Return weights [L, H, T, S] with the names of their rows and columns."""
     queries, keys = seen.sides[found.queries], seen.sides[found.keys]
     if pieces:
         return found.weight_LHTS, queries.pieces, keys.pieces
@@ -172,7 +172,7 @@ def _name_axes(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[st
 
 
 def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:
-    """Layers x heads, each figure shaded within its column; what is too wide goes on below, then what it all means."""
+    """Shade each figure of layers x heads within its column; what is too wide goes on below, then what it all means."""
     names, pen = list(rows[0])[2:], heatmap.Pen.of(console)
     most = {name: max(1e-9, *(row[name] for row in rows)) for name in names}
     lines = list[RenderableType]()

@@ -33,7 +33,7 @@ class TrustRequest(NamedTuple):
 
 
 def run(folder: Path, asked: TrustRequest, *, picture: Path | None, as_json: bool) -> None:
-    """The command: the panel in the terminal or as JSON, and as a picture or page."""
+    """Test trust: the panel in the terminal or as JSON, and as a picture or page."""
     if picture is not None:
         trust_panel.check_ending(picture)
     if (asked.source is None) != bool(asked.texts):
@@ -60,7 +60,7 @@ def _panel(predictor: Predictor, asked: TrustRequest, *, hidden: bool) -> TrustF
 
 
 def _read(predictor: Predictor, asked: TrustRequest) -> tuple[Iterable[Any], Iterable[str] | None, int | None]:
-    """The texts, their targets if any, and how many there are where that is known."""
+    """Return the texts, their targets if any, and how many there are where that is known."""
     if asked.source is None:
         return asked.texts, None if asked.target is None else [asked.target] * len(asked.texts), len(asked.texts)
     predictor.trust_test()  # what can't be tested says so before anything is read

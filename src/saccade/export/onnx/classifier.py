@@ -69,7 +69,7 @@ def _pool_last(graph: Graph, pooling: LastPooling, encoded: EncodedText, allowed
 
 
 def _pool_max(graph: Graph, pooling: MaxPooling, encoded: EncodedText, allowed: str) -> Pool:
-    """A token's weight is its share of the maxima."""
+    """Pool by maxima; a token's weight is its share of them."""
     del pooling
     allowed_BS1 = graph("Transpose", allowed, perm=[0, 2, 1])
     kept = graph("Where", allowed_BS1, encoded.memory, graph.constant(FAR))

@@ -126,7 +126,7 @@ def best_point(line: Line) -> Point | None:
 
 
 def _usual_values(line: Line) -> list[float]:
-    """The values that set the scale: of a long noisy line all but the wildest hundredth at either end."""
+    """Return the values that set the scale: of a long noisy line all but the wildest hundredth at either end."""
     values = sorted(y for _, y in line.points)
     wild = len(values) // 100 if line.is_smoothed else 0
     return values[wild : len(values) - wild]
@@ -188,7 +188,7 @@ def _path(points: Sequence[Point], x: Scale, y: Scale) -> str:
 
 
 def _x_ticks(x: Scale) -> list[tuple[float, str]]:
-    """The axis' own name stands at its right end, so a tick there would lie under it."""
+    """Return places and texts of ticks; one at the right end would lie under the axis' own name."""
     values = [value for value in choose_ticks(x.low, x.high, 5) if x.low <= value <= x.high]
     return [(x(value), format_number(value)) for value in values if x(value) < WIDTH - RIGHT - 50]
 

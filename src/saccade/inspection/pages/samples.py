@@ -52,7 +52,7 @@ def _mark_pieces(text: str, pieces: Sequence[str], side: str) -> Markup:
 
 
 def _mark_piece(piece: str, side: str, at: int) -> Markup:
-    """The space before a word doesn't light up with it."""
+    """Mark a piece; the space before a word is outside, and doesn't light up with it."""
     word = piece.removeprefix(SPACE)
     span = Markup('<span data-{}="{}">{}</span>').format(side, at, word.replace(SPACE, " "))
     return span if word == piece else " " + span

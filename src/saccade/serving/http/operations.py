@@ -61,7 +61,7 @@ class Operations:
         return json_response({"status": "ok"})
 
     async def metrics(self) -> Response:
-        """Requests, their time, queues, batches and tokens."""
+        """Report requests, their time, queues, batches and tokens."""
         return Response(self.service.tell_metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def documentation(self, request: Request) -> Response:

@@ -138,7 +138,7 @@ async def run_in_thread(call: Callable[..., Result], *given: Any) -> Result:
 
 @contextlib.asynccontextmanager
 async def one_at_a_time() -> AsyncIterator[None]:
-    """While others ask, let the address of the request at hand do one thing beside the loop, when it has rested."""
+    """Let the address of the request at hand do one thing beside the loop, when it has rested, while others ask."""
     account = _ACCOUNT.get()
     async with contextlib.AsyncExitStack() as stack:
         if account is not None and account.turns.is_shared:

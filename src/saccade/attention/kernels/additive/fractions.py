@@ -101,7 +101,7 @@ class RawTerms(NamedTuple):
         return -(-self.query.shape[-1] // 4) * 4
 
     def scores(self, *made: Tensor) -> _Scores:
-        """The C++ struct, alive as long as these tensors are."""
+        """Return the C++ struct, alive as long as these tensors are."""
         made_or_none = made or (None,) * 6
         _, num_queries, num_keys = self.sizes
         width = self.query.shape[-1]
@@ -140,7 +140,7 @@ class PreparedInputs(NamedTuple):
         return self.raw.sizes
 
     def scores(self) -> _Scores:
-        """The C++ struct, alive as long as these tensors are."""
+        """Return the C++ struct, alive as long as these tensors are."""
         return self.raw.scores(*self[3:])
 
 
