@@ -167,3 +167,28 @@ def test_a_query_is_turned_by_keyboard_and_dragged(page: Any) -> None:
     page.mouse.up()
     dragged = [float(one) for one in cells.all_inner_texts()]
     assert dragged.index(max(dragged)) == 3  # towards D
+
+
+def test_heads_and_positions_are_played_with_by_keyboard(page: Any) -> None:
+    page.goto(f"/{PAGES[2]}")
+    figure = page.locator('[data-figure="heads"]')
+    said = figure.get_by_role("status")
+    assert "head 1 reads cat (0.87); head 2 reads mat (0.87); one for both reads cat" in said.inner_text()
+    page.get_by_label("head 1 looks by").press("ArrowRight")  # at itself
+    page.get_by_label("word that asks").press("Home")
+    assert said.inner_text().startswith("“the” asks: head 1 reads the (0.93); head 2 reads on (0.87)")
+    page.get_by_label("length of the queries").press("Home")
+    assert set(figure.locator(".number").all_inner_texts()) == {"0.14"}  # nobody is looked for
+    places = page.locator('[data-figure="places"]').get_by_role("status")
+    page.get_by_label("numbers of a position").press("Home")
+    assert places.inner_text().startswith("2 numbers: a neighbour is 0.54 alike")
+    page.get_by_label("numbers of a position").press("End")
+    assert places.inner_text().startswith("256 numbers")
+
+
+def test_code_in_docstrings_stays_code() -> None:
+    import api_pages  # type: ignore[import-not-found]
+
+    text = api_pages.write_pages()["saccade.md"]
+    assert "```python\nlocal = LocalP(query_width, radius=5)\nattend(" in text
+    assert "```python\nPredictive" not in text

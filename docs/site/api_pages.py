@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import textwrap
@@ -93,9 +94,17 @@ def _signature(one: Any) -> str:
 
 def _paragraphs(one: Any) -> Iterable[str]:
     for paragraph in (inspect.getdoc(one) or "").split("\n\n"):
-        if paragraph.startswith("    ") or "   " in paragraph:  # code, or a table of its own
+        if "   " in paragraph or _is_code(paragraph):  # a table of its own has spaces, too
             yield from ("```python", textwrap.dedent(paragraph), "```", "")
             continue
         code = paragraph.split("`")
         yield "`".join(part if number % 2 else SPECIAL.sub(r"\\\1", part) for number, part in enumerate(code))
         yield ""
+
+
+def _is_code(paragraph: str) -> bool:
+    """Return whether a paragraph is Python that sets something."""
+    try:
+        return any(isinstance(one, ast.Assign) for one in ast.parse(textwrap.dedent(paragraph)).body)
+    except SyntaxError:
+        return False

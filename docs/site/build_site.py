@@ -109,7 +109,9 @@ def navigation() -> list[dict[str, object]]:
     tree: list[dict[str, object]] = [{"saccade": "README.md"}]
     tree += [{"Course": _pages("course")}]
     tree += [{title: [f"docs/{name}.md" for name in names]} for title, names in groups.items()]
-    tree += [{"Scores": _pages("scores")}, {"Lab": _pages("lab")}]
+    about, *experiments = _pages("lab")
+    named_short = [{Path(page).stem: page} for page in experiments]  # their headings are whole questions
+    tree += [{"Scores": _pages("scores")}, {"Lab": [about, *named_short]}]
     tree += [{"API": [f"docs/api/{name}" for name in api_pages.write_pages()]}]
     tree += [{"The project": ["CONTRIBUTING.md", "CHANGELOG.md", *_pages("decisions")]}]
     return tree

@@ -1,33 +1,16 @@
 // Attention with vectors of two numbers: drag the query, or move the sliders, and see the weights.
+import { make, slider, softmax, weightTable } from "./parts.js";
+
 const KEYS = [[1.6, 0.3], [0.7, 1.4], [-0.9, 1.2], [-1.5, -0.4], [0.6, -1.4]];
 const NAMES = ["A", "B", "C", "D", "E"];
 const REACH = 2.2, SIZE = 320, LONGEST = 2;
-const SVG = "http://www.w3.org/2000/svg";
 
 export function attend(query, keys) {
-  const scores = keys.map((key) => (query[0] * key[0] + query[1] * key[1]) / Math.SQRT2);
-  const largest = Math.max(...scores);
-  const raised = scores.map((score) => Math.exp(score - largest));
-  const sum = raised.reduce((a, b) => a + b);
-  return raised.map((one) => one / sum);
-}
-
-function make(name, attributes, parent, text) {
-  const node = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  parent?.append(node);
-  return node;
+  return softmax(keys.map((key) => (query[0] * key[0] + query[1] * key[1]) / Math.SQRT2));
 }
 
 const across = (x) => (SIZE / 2) * (1 + x / REACH);
 const down = (y) => (SIZE / 2) * (1 - y / REACH);
-
-function slider(parent, label, least, most, step, value) {
-  const row = make("label", { class: "slider" }, parent, `${label} `);
-  const input = make("input", { type: "range", min: least, max: most, step, value }, row);
-  return input;
-}
 
 export function draw(figure) {
   figure.replaceChildren();
@@ -44,16 +27,9 @@ export function draw(figure) {
   const tip = make("svg:circle", { r: 9, class: "tip" }, plane);
 
   const side = make("div", { class: "side" }, figure);
-  const turn = slider(side, "direction of the query", -180, 180, 1, 35);
-  const length = slider(side, "its length", 0, LONGEST, 0.05, 1);
-  const table = make("table", {}, side);
-  make("caption", {}, table, "weight of each key");
-  const rows = NAMES.map((name) => {
-    const row = make("tr", {}, table);
-    make("th", { scope: "row" }, row, name);
-    const bar = make("span", { class: "bar" }, make("td", { class: "bars", "aria-hidden": "true" }, row));
-    return { bar, cell: make("td", { class: "number" }, row) };
-  });
+  const turn = slider(side, "direction of the query", [-180, 180, 1, 35]);
+  const length = slider(side, "its length", [0, LONGEST, 0.05, 1]);
+  const tell = weightTable(side, "weight of each key", NAMES);
 
   function show() {
     const angle = (Number(turn.value) * Math.PI) / 180, long = Number(length.value);
@@ -63,11 +39,8 @@ export function draw(figure) {
     line.setAttribute("y2", down(query[1]));
     tip.setAttribute("cx", across(query[0]));
     tip.setAttribute("cy", down(query[1]));
-    weights.forEach((weight, place) => {
-      arrows[place].setAttribute("r", 3 + 16 * Math.sqrt(weight));
-      rows[place].bar.style.inlineSize = `${100 * weight}%`;
-      rows[place].cell.textContent = weight.toFixed(2);
-    });
+    weights.forEach((weight, place) => arrows[place].setAttribute("r", 3 + 16 * Math.sqrt(weight)));
+    tell([weights]);
     const best = weights.indexOf(Math.max(...weights));
     title.textContent = `Five keys and a query; key ${NAMES[best]} has the largest weight, ${weights[best].toFixed(2)}`;
     turn.setAttribute("aria-valuetext", `${turn.value} degrees`);

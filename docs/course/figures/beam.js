@@ -1,4 +1,6 @@
 // A beam search to step through: which beginnings are kept, dropped and finished.
+import { make } from "./parts.js";
+
 const NEXT = {
   "<s>": { a: 0.55, the: 0.45 },
   a: { cat: 0.4, dog: 0.35, "</s>": 0.25 },
@@ -30,14 +32,6 @@ export function search(width, next = NEXT) {
   }
   finished.sort((one, other) => other.p - one.p);
   return { steps, best: finished[0] };
-}
-
-function make(name, attributes, parent, text) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  parent?.append(node);
-  return node;
 }
 
 export function draw(figure) {

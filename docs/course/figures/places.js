@@ -1,6 +1,7 @@
 // Sinusoidal positions: how alike all places are to the one that is chosen.
+import { make, slider } from "./parts.js";
+
 const PLACES = 48, WIDE = 480, HIGH = 160, BASE = 10000;
-const SVG = "http://www.w3.org/2000/svg";
 
 export function alike(place, other, width) {
   // p_s . p_t over its largest value: the mean of cos((s - t) w_i).
@@ -9,21 +10,11 @@ export function alike(place, other, width) {
   return sum / (width / 2);
 }
 
-function make(name, attributes, parent, text) {
-  const node = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  parent?.append(node);
-  return node;
-}
-
 export function draw(figure) {
   figure.replaceChildren();
   const side = make("div", { class: "side" }, figure);
-  const slider = (label, least, most, step, value) =>
-    make("input", { type: "range", min: least, max: most, step, value }, make("label", { class: "slider" }, side, `${label} `));
-  const place = slider("place", 0, PLACES - 1, 1, 12);
-  const power = slider("numbers of a position (2 to 256)", 1, 8, 1, 5);
+  const place = slider(side, "place", [0, PLACES - 1, 1, 12]);
+  const power = slider(side, "numbers of a position (2 to 256)", [1, 8, 1, 5]);
   const said = make("p", { role: "status" }, side);
   const plot = make("svg:svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "wide" }, figure);
   const title = make("svg:title", {}, plot);
