@@ -8,12 +8,16 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import torch
 from rich.console import Console
 
 from runs import make_run
+from saccade.decoding.continuous.beam_state import BeamState
+from saccade.decoding.continuous.greedy_state import GreedyState
 from saccade.runs import config as config_file
 from saccade.runs import rehearsal, train
 from saccade.training.distributed.team import Team
@@ -103,6 +107,21 @@ def test_a_rehearsal_that_does_not_answer_is_ended(tmp_path: Path, monkeypatch: 
     assert process is not None
     assert not process.is_alive()
     begun.end()  # there is none
+
+
+def test_sentences_that_no_kernel_ends_come_to_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (GreedyState, BeamState):
+        monkeypatch.setattr(kind, "update", lambda state, found: found)  # as a kernel that isn't launched
+    rehearsal._end_at_limits()
+    state: Any = SimpleNamespace(
+        place_B=torch.zeros(2, dtype=torch.long), limit_B=torch.tensor([1, 2]), live_B=torch.ones(2, dtype=torch.bool)
+    )
+    greedy, beam = cast(Any, GreedyState.update), cast(Any, BeamState.update)
+    assert greedy(state, "parents") == "parents"
+    assert state.live_B.tolist() == [False, True]
+    beam(state, "parents")
+    assert state.live_B.tolist() == [False, False]
+    assert state.place_B.tolist() == [1, 2]
 
 
 def test_it_is_killed_with_its_training(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ import torch
 from torch import Tensor
 
 import saccade
+from saccade.decoding.continuous.beam_state import BeamState
+from saccade.decoding.continuous.greedy_state import DecodingState, GreedyState, TopTokens
 from saccade.ops.kernels.availability import HAS_TRITON
 from saccade.tasks.base import Job
 from saccade.training.determinism import count_cores
@@ -170,7 +172,9 @@ def _play(prepare: Prepare) -> str | None:
     """Take the first steps and validate; return the error that ended it, if there was one."""
     try:
         job, options = prepare()
-        _forget_what_memory_held()
+        _begin_with_zeros()
+        if options.device.type == "cuda":
+            _end_at_limits()
         signal.signal(signal.SIGALRM, _raise_over)
         signal.alarm(LONGEST)
         options = replace(options, validate_every=STEPS, save_every=sys.maxsize)
@@ -197,11 +201,30 @@ def _validate(job: Job) -> dict[str, float]:
     raise _Over
 
 
-def _forget_what_memory_held() -> None:
-    """Begin with zeros where kernels would write: ids that are read there must be ids."""
+def _begin_with_zeros() -> None:
+    """Let what kernels would write be zeros: ids that are read there must be ids."""
     for owner, name, zeros in (
         (torch, "empty", torch.zeros),
         (torch, "empty_like", torch.zeros_like),
         (Tensor, "new_empty", Tensor.new_zeros),
     ):
         setattr(owner, name, zeros)
+
+
+def _end_at_limits() -> None:
+    """Let sentences end at their limits, as no kernel says that they do: fewer and fewer are left, as in a real search.
+
+    Kernels depend on how many are decoded together.
+    """
+
+    def follow(update: Callable[[Any, TopTokens], Any]) -> Callable[[Any, TopTokens], Any]:
+        def updated(state: DecodingState, found: TopTokens) -> Any:
+            parents = update(state, found)
+            state.place_B += state.live_B
+            state.live_B &= state.place_B < state.limit_B
+            return parents
+
+        return updated
+
+    for kind in (GreedyState, BeamState):
+        setattr(kind, "update", follow(kind.update))  # noqa: B010

@@ -14,6 +14,7 @@ from triton import knobs
 from triton.runtime import driver
 
 DIE_WITH_PARENT = 1  # of prctl
+NICENESS = 5  # of compilers: what is rehearsed tells what else there is to compile
 LONGEST = 120  # seconds for a kernel
 
 
@@ -66,6 +67,7 @@ class Compilers:
     def _become_compiler(self) -> None:
         """Wait for a place. An error would end in a thread that this fork doesn't have: then the alarm ends it."""
         die_with_parent()
+        os.nice(NICENESS)
         os.read(self._free, 1)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(LONGEST)
