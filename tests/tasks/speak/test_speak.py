@@ -82,6 +82,17 @@ def test_it_learns_to_read_while_it_speaks(folder: Path) -> None:
     assert "words begin and end" in said
 
 
+def test_several_lists_are_scored_as_one(folder: Path) -> None:
+    lines = (folder / "test.tsv").read_text("utf-8").splitlines(keepends=True)
+    for name, part in {"first": lines[:1], "others": lines[1:]}.items():
+        (folder / f"{name}.tsv").write_text("".join(part), "utf-8")
+    speaker = load(folder / "run")
+    whole, parts = (
+        speaker.evaluate([folder / f"{name}.tsv" for name in names]).scores for names in (["test"], ["first", "others"])
+    )
+    assert parts == pytest.approx(whole, rel=1e-3)
+
+
 class ReadsRightly(torch.nn.Module):
     """Reads each word while it is heard, and the last one while the silence behind is heard."""
 

@@ -37,6 +37,7 @@ class Alignments(NamedTuple):
     frame_error: float
     milliseconds: float | None
     monotone: float
+    num_boundaries: int = 0  # that the milliseconds are the mean of
 
     def plain(self) -> dict[str, Any]:
         found = {"frame_error": self.frame_error, "read_in_order": self.monotone}
@@ -112,14 +113,14 @@ class Speaker(Predictor):
 
     def evaluate(self, paths: Sequence[Path], /, *, watch: Watch = pass_on) -> Evaluation:
         """Score lists of sounds and texts: what is read while these are heard, and how it speaks by itself."""
-        lines, milliseconds, said = [], [], list[Speech]()
+        lines, boundaries, said = [], list[tuple[float, int]](), list[Speech]()
         errors = frames = in_order = 0.0
         for path in paths:
             own = self.read_set(path, path.parent / ".data")
             found = self.measure(own, range(len(own)))
             errors, frames = errors + found.frame_error * len(own), frames + len(own)
             in_order += found.monotone * len(own)
-            milliseconds += [] if found.milliseconds is None else [found.milliseconds]
+            boundaries += [] if found.milliseconds is None else [(found.milliseconds, found.num_boundaries)]
             said += watch(self.stream(line.text for line in own.lines), len(own))
         own_order, ended = (
             100 * float(np.mean([getattr(one, name) for one in said])) for name in ("is_monotone", "ended")
@@ -127,8 +128,9 @@ class Speaker(Predictor):
         scores = {"num_texts": len(said), "frame_error": errors / frames, "read_in_order": in_order / frames}
         scores |= {"own_read_in_order": own_order, "own_ended": ended}
         lines.append(f"{len(said):,} texts; while their sounds are heard: error of a frame {errors / frames:.3f}")
-        if milliseconds:
-            scores["alignment_error_ms"] = float(np.mean(milliseconds))
+        if boundaries:
+            total = sum(count for _, count in boundaries)
+            scores["alignment_error_ms"] = sum(mean * count for mean, count in boundaries) / total
             lines.append(f"words begin and end {scores['alignment_error_ms']:.0f} ms from where they are said")
         lines.append(
             f"read in order: {in_order / frames:.1f}%; when it speaks by itself {own_order:.1f}%; {ended:.1f}% end"
@@ -162,7 +164,7 @@ class Speaker(Predictor):
                     words = words_of(own.lines[row].text)
                     errors += boundary_errors(word_times(weight_LS[:heard], words, self.step_seconds), true)
         milliseconds = 1000 * float(np.mean(errors)) if errors else None
-        return Alignments(wrong / len(rows), milliseconds, 100 * in_order / len(rows))
+        return Alignments(wrong / len(rows), milliseconds, 100 * in_order / len(rows), len(errors))
 
     @property
     def _most_steps(self) -> int:
