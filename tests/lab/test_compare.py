@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,36 @@ def test_a_comparison_is_tuned_scored_and_goes_on(tmp_path: Path, here: list[wor
     assert len(here) == 1
     with pytest.raises(UserError, match="holds a comparison with other factors; give another folder"):
         comparisons.run(options(path, factors=[1.0]), out, QUIET)
+
+
+def test_when_time_is_up_the_table_is_of_whole_seeds(
+    tmp_path: Path, here: list[worker.Errand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out, clock = config(tmp_path), tmp_path / "out", [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def run(num_runs: int) -> dict[str, Any]:
+        here.clear()
+        clock[0] = 0.0
+        return comparisons.run(options(path, jobs=1, seeds=4, minutes=num_runs / 60), out, QUIET)
+
+    train = worker.train
+
+    def train_for_a_second(errand: worker.Errand) -> bool:
+        clock[0] += 1
+        return train(errand)
+
+    monkeypatch.setattr(worker, "train", train_for_a_second)
+    for num_runs in (0, 3):
+        with pytest.raises(UserError, match="--minutes: over before learning rates were chosen; the same command"):
+            run(num_runs)
+    with pytest.raises(UserError, match="--minutes: over when 1 seeds were done"):
+        run(4)  # the last rate, and three runs of two variants
+    found = run(2)
+    assert len(here) == 2
+    assert found["seeds"] == [1, 2]
+    assert [len(row["scores"]) for row in found["variants"]] == [2, 2]
+    assert run(9)["seeds"] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Annotated
@@ -38,6 +39,9 @@ def compare(
     tolerance: Annotated[float, typer.Option(min=0, max=1, help="How far numbers of parameters may differ.")] = 0.02,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time. (default: 1, or one a GPU)")] = None,
     threads: Threads = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Begin no run after so many minutes; the table is of whole seeds.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder. (default: runs/compare/<name of the config>)")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -57,6 +61,7 @@ def compare(
         tolerance=tolerance,
         jobs=jobs,
         threads=threads or max(1, (os.cpu_count() or 1) // jobs),
+        minutes=math.inf if minutes is None else minutes,
     )
     folder = Path("runs/compare") / config.stem if out is None else out
     with terminal.quiet():

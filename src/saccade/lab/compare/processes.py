@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -73,23 +75,24 @@ class Workers:
 
     def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
         self.all = [Worker(one) for one in environments]
+        self.until = math.inf  # of `time.monotonic`: nothing is begun after it
         self.free = SimpleQueue[Worker]()
         for one in self.all:
             self.free.put(one)
 
     def each(self, do: Callable[[Worker, A], T], given: Iterable[A]) -> list[T]:
-        """Do it for all, as many at once as there are workers; the first failure ends it."""
+        """Do it for all that can be begun in time, as many at once as there are workers; the first failure ends it."""
 
-        def take(one: A) -> T:
+        def take(one: A) -> list[T]:
             worker = self.free.get()
             try:
-                return do(worker, one)
+                return [do(worker, one)] if time.monotonic() < self.until else []
             finally:
                 self.free.put(worker)
 
         pool = ThreadPoolExecutor(len(self.all))
         try:
-            return list(pool.map(take, given))
+            return [found for begun in pool.map(take, given) for found in begun]
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from saccade.lab.compare.worker import Errand
 from saccade.runs.report import read_log
 
 PLAN, VARIANTS, RATES = "plan.json", "variants.json", "rates.json"
+FEWEST_SEEDS = 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class ComparisonOptions:
     tolerance: float
     jobs: int
     threads: int | None
+    minutes: float = math.inf  # after which no run is begun
 
     def plan(self) -> dict[str, Any]:
         """Return what makes it another comparison."""
@@ -67,7 +70,7 @@ def run(options: ComparisonOptions, out: Path, console: Console) -> dict[str, An
 
 def check_seeds(seeds: int) -> None:
     """Refuse a single seed, which says nothing of chance."""
-    if seeds < 2:
+    if seeds < FEWEST_SEEDS:
         raise UserError(f"--seeds: {seeds} given; allowed: 2 or more, as one says nothing of chance")
 
 
@@ -93,7 +96,7 @@ class _Comparison:
         self.options, self.out, self.console = options, out, console
         count = torch.cuda.device_count()
         places = [{"CUDA_VISIBLE_DEVICES": str(number % count)} if count else {} for number in range(options.jobs)]
-        self.workers = Workers(places)
+        self.workers, self.until = Workers(places), time.monotonic() + 60 * options.minutes
         self.changes, self.variants = changes, list[Variant]()
         fields = [*changes[0], *([options.match] if options.match else [])]
         self.tokenizers = str(out / "tokenizers") if variants.share_tokenizers(fields) else None
@@ -101,6 +104,7 @@ class _Comparison:
     def run(self) -> dict[str, Any]:
         """Train and score what is left, and return the results."""
         self.variants = self._make()
+        self.workers.until = self.until
         for one in self.variants:
             self._say(f"{one.name}: {one.outline.parameters:,} parameters")
         shortest = min(one.outline.max_steps for one in self.variants)
@@ -111,11 +115,14 @@ class _Comparison:
         rates = self.tune()
         pairs = [(one, seed) for seed in self.seeds for one in self.variants]  # cut short, it is fair with fewer seeds
         self.workers.each(lambda worker, pair: self._finish(worker, pair[0], rates[pair[0].name], pair[1]), pairs)
+        done = [seed for seed in self.seeds if all(self._score_path(one, seed).exists() for one in self.variants)]
+        if len(done) < FEWEST_SEEDS:
+            raise UserError(f"--minutes: over when {len(done)} seeds were done; the same command goes on")
         scored = {
-            one.name: [json.loads(self._score_path(one, seed).read_text("utf-8")) for seed in self.seeds]
+            one.name: [json.loads(self._score_path(one, seed).read_text("utf-8")) for seed in done]
             for one in self.variants
         }
-        return result.write(self.out, self._facts(rates), scored, self.console)
+        return result.write(self.out, self._facts(rates, done), scored, self.console)
 
     def _make(self) -> list[Variant]:
         """Build all variants without training them, if that was not done."""
@@ -149,9 +156,10 @@ class _Comparison:
         left = {one.name: [one.outline.rate * factor for factor in self.options.factors] for one in self.variants}
         for budget in self.budgets:
             runs = [(one, rate, budget) for one in self.variants for rate in left[one.name]]
-            scores = dict(
-                zip([(one.name, rate) for one, rate, _ in runs], self.workers.each(self._try, runs), strict=True)
-            )
+            found = self.workers.each(self._try, runs)
+            if len(found) < len(runs):
+                raise UserError("--minutes: over before learning rates were chosen; the same command goes on")
+            scores = {(one.name, rate): score for (one, rate, _), score in zip(runs, found, strict=True)}
             for one in self.variants:
                 best = sorted(left[one.name], key=lambda rate: -scores[one.name, rate])
                 if scores[one.name, best[0]] == -math.inf:
@@ -204,11 +212,11 @@ class _Comparison:
     def _score_path(self, one: Variant, seed: int) -> Path:
         return self.out / "scores" / f"{one.slug}-{seed}.json"
 
-    def _facts(self, rates: dict[str, float]) -> dict[str, Any]:
+    def _facts(self, rates: dict[str, float], seeds: list[int]) -> dict[str, Any]:
         steps = {one.name: one.outline.max_steps for one in self.variants}
         return {
             **self.options.plan(),
-            "seeds": list(self.seeds),
+            "seeds": seeds,
             "rates": rates,
             "budgets": self.budgets,
             "steps": steps,
