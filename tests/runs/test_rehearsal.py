@@ -19,8 +19,10 @@ from runs import make_run
 from saccade.decoding.continuous.beam_state import BeamState
 from saccade.decoding.continuous.greedy_state import GreedyState
 from saccade.runs import config as config_file
-from saccade.runs import rehearsal, train
+from saccade.runs import process, rehearsal, train
 from saccade.training.distributed.team import Team
+
+PAYS = rehearsal.pays
 
 
 @pytest.fixture(autouse=True)
@@ -37,24 +39,42 @@ def tiny(folder: Path) -> Any:
     return config_file.load_config(run / "config.yaml")
 
 
-def trained(config: Any, folder: Path) -> tuple[str, bytes]:
+def trained(config: Any, folder: Path, *, rehearses: bool = True) -> tuple[str, bytes]:
     """What is said, and the weights."""
     console = Console(file=io.StringIO(), width=200)
-    train.train(config, folder, console, threads=1)
+    train.train(config, folder, console, threads=1, rehearses=rehearses)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     return said, (folder / "model.safetensors").read_bytes()
 
 
-def test_a_rehearsed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rehearsed_training_is_the_same(tmp_path: Path) -> None:
     config = tiny(tmp_path / "run")
     said, rehearsed = trained(config, tmp_path / "rehearsed")
     assert "kernels: 0 compiled ahead, " in said
     assert "needed" not in said  # it came to its end
     assert not [*tmp_path.glob("**/rehearsal*")]
-    monkeypatch.setattr(rehearsal, "pays", lambda config: False)
-    said, plain = trained(config, tmp_path / "plain")
+    said, plain = trained(config, tmp_path / "plain", rehearses=False)
     assert "kernels: " not in said
     assert rehearsed == plain
+
+
+def test_it_has_the_device_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where processes share it by MPS, one that is killed takes the others with it."""
+    config, pipes = tiny(tmp_path / "run"), tmp_path / "pipes"
+    monkeypatch.setattr(rehearsal, "HAS_TRITON", True)
+    monkeypatch.setattr(rehearsal, "count_cores", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
+    assert PAYS(config)
+    assert not PAYS(config.model_copy(update={"device": "cpu"}))
+    pipes.mkdir()
+    (pipes / "control").touch()
+    assert not PAYS(config)
+
+
+def test_what_starts_trainings_by_itself_rehearses_none(tmp_path: Path) -> None:
+    """Several of them may share a device."""
+    assert "--no-rehearse" in process.train_command(["x.yaml"], tmp_path)
 
 
 def test_what_was_compiled_is_not_rehearsed_again(tmp_path: Path) -> None:
@@ -101,11 +121,11 @@ def test_what_ends_a_rehearsal_is_said(tmp_path: Path) -> None:
 def test_a_rehearsal_that_does_not_answer_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "PATIENCE", 0.05)
     begun = rehearsal.start(tiny(tmp_path / "run"), endless)
-    process = begun._process
+    rehearsing = begun._process
     begun.begin()
     assert begun.wait() == rehearsal.NO_ANSWER
-    assert process is not None
-    assert not process.is_alive()
+    assert rehearsing is not None
+    assert rehearsing.exitcode == 1  # it was asked to end, not killed
     begun.end()  # there is none
 
 
@@ -135,11 +155,11 @@ def test_it_is_killed_with_its_training(tmp_path: Path) -> None:
         other.send(begun._process.pid)
         time.sleep(600)
 
-    process = multiprocessing.get_context("fork").Process(target=train_forever)
-    process.start()
+    training = multiprocessing.get_context("fork").Process(target=train_forever)
+    training.start()
     rehearsing = own.recv()
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    assert training.pid is not None
+    os.kill(training.pid, signal.SIGKILL)
+    training.join()
     while Path(f"/proc/{rehearsing}").exists() and " Z " not in Path(f"/proc/{rehearsing}/stat").read_text("ascii"):
         time.sleep(0.01)

@@ -38,6 +38,9 @@ def train(
     ] = None,
     threads: Threads = None,
     device: Device = None,
+    rehearse: Annotated[
+        bool, typer.Option(help="On a CUDA device: have kernels compiled ahead, by a process beside this one.")
+    ] = True,
 ) -> None:
     """Train a model, or continue an interrupted run."""
     config = find_config(config)
@@ -55,7 +58,7 @@ def train(
         with terminal.shorten_warnings():
             checked = config_file.load_config(config, overrides, partial(adapt.fill_in, run=folder))
             point_to_data(checked)
-            runs.train(checked, folder, console, threads=threads)
+            runs.train(checked, folder, console, threads=threads, rehearses=rehearse)
     except TrainingInterrupted:
         console.print("\nInterrupted and saved. The same command continues the run.")
         raise typer.Exit(130) from None

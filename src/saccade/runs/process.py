@@ -10,8 +10,8 @@ from saccade.errors import UserError
 
 
 def train_command(arguments: list[str], folder: Path) -> list[str]:
-    """Return the command `saccade train ARGUMENTS --run FOLDER` for this Python."""
-    return [sys.executable, "-m", "saccade", "train", *arguments, "--run", str(folder)]
+    """Return the command `saccade train ARGUMENTS --run FOLDER` for this Python; several may share an accelerator."""
+    return [sys.executable, "-m", "saccade", "train", *arguments, "--run", str(folder), "--no-rehearse"]
 
 
 def train_in_process(arguments: list[str], folder: Path) -> None:

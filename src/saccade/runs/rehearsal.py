@@ -38,6 +38,7 @@ from saccade.training.options import TrainingOptions
 
 STEPS = 8  # fewer than may be skipped in a row
 PATIENCE = 30.0  # seconds that a training waits: an accelerator's memory is for one of the two at a time
+GRACE = 10.0  # seconds until it is killed
 LONGEST = 20  # seconds of steps and validation
 KERNELS_DEPEND_ON = {
     "task": True,
@@ -51,6 +52,10 @@ Prepare = Callable[[], tuple[Job, TrainingOptions]]
 
 class _Over(BaseException):
     """The rehearsal has seen what it wanted to see."""
+
+
+class _Unwanted(BaseException):
+    """The training has ended, or waits no longer."""
 
 
 class _Compilers(Protocol):
@@ -84,8 +89,10 @@ class Rehearsal:
         return NO_ANSWER
 
     def end(self) -> None:
-        """End it, with all that it still compiles."""
+        """End it, with all that it still compiles; it leaves the accelerator first."""
         if self._process is not None:
+            self._process.terminate()
+            self._process.join(GRACE)
             self._process.kill()
             self._process.join()
             self._process = self._connection = None
@@ -123,7 +130,13 @@ def pays(config: Any) -> bool:
         and not torch.cuda.is_initialized()  # a fork could not use it
         and torch.version.hip is None
         and torch.cuda.device_count() > 0
+        and not uses_mps()
     )
+
+
+def uses_mps() -> bool:
+    """Return whether processes share devices by CUDA's MPS: what ends one of them in the middle of kernels ends all."""
+    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def _fingerprint(config: Any) -> str:
@@ -137,7 +150,8 @@ def _rehearse(connection: Connection, prepare: Prepare, known: Path) -> None:
     from saccade.training.kernels.ahead import Compilers, die_with_parent
 
     own = os.getpid()
-    die_with_parent()
+    signal.signal(signal.SIGTERM, _raise_unwanted)
+    die_with_parent(signal.SIGTERM)
     os.setsid()  # Ctrl-C is for the training
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -154,9 +168,7 @@ def _rehearse(connection: Connection, prepare: Prepare, known: Path) -> None:
     finally:
         if os.getpid() != own:  # a fork in which a kernel could not be compiled
             os._exit(1)
-    gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+        _leave_device()
     connection.send(_describe(len(compilers), at_once, why))
     if compilers.wait() and why is None:
         known.parent.mkdir(parents=True, exist_ok=True)
@@ -191,8 +203,21 @@ def _play(prepare: Prepare) -> str | None:
     return None
 
 
+def _leave_device() -> None:
+    """Let nothing run on the device any more, and give its memory back."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        with contextlib.suppress(RuntimeError):  # what went wrong there was said
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+
 def _raise_over(*_: object) -> None:
     raise _Over
+
+
+def _raise_unwanted(*_: object) -> None:
+    raise _Unwanted
 
 
 def _validate(job: Job) -> dict[str, float]:

@@ -64,17 +64,19 @@ def train(
     threads: int | None = None,
     callbacks: Sequence[Callback] = (),
     reports: bool = True,
+    rehearses: bool = False,
 ) -> checkpoints.Progress:
     """Train in `folder`, or go on with the run there. The same config gives the same weights, interrupted or not.
 
     On a CPU that holds for the same number of threads: `threads`, or the number that the run began with.
-    Without `reports`, the report is left to a later call, and so is what is fitted once a model is trained.
+    Without `reports`, the report is left to a later call, and so is what is fitted once a model is trained. One that
+    `rehearses` has its kernels compiled ahead, beside it, where it has an accelerator for itself.
     Under `torchrun` several processes train together; the first one writes, prints and tells the callbacks, the others
     end silently.
     """
     with join_team() as team:
         if team.is_first:
-            return _train_first(config, folder, console, team, threads, callbacks, reports)
+            return _train_first(config, folder, console, team, threads, callbacks, reports, rehearses)
         try:
             quiet = Console(quiet=True)
             with use_threads(_choose_threads(folder, threads, quiet)):
@@ -107,10 +109,11 @@ def _train_first(
     threads: int | None,
     callbacks: Sequence[Callback],
     reports: bool,
+    rehearses: bool,
 ) -> checkpoints.Progress:
     is_new = not folder.exists()
     rehearsing = NONE
-    if team.size == 1:
+    if rehearses and team.size == 1:
         rehearsing = rehearsal.start(config, lambda: _prepare(config, folder, Console(quiet=True), Team(rank=1))[1:])
     try:
         with lock_folder(folder):

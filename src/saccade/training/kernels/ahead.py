@@ -23,9 +23,9 @@ def cache_folder() -> Path:
     return Path(knobs.cache.dir)
 
 
-def die_with_parent() -> None:
-    """Have the system kill this process when the one that forked it ends."""
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the system send this process a signal when the one that forked it ends."""
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, number)
 
 
 @final
@@ -69,7 +69,8 @@ class Compilers:
         die_with_parent()
         os.nice(NICENESS)
         os.read(self._free, 1)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        for number in (signal.SIGALRM, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         signal.alarm(LONGEST)
         knobs.runtime.jit_post_compile_hook = self._leave
 
