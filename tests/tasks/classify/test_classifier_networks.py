@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from saccade.config.base import HeldOutPart
+from saccade.data.kept import keep_what_is_read
 from saccade.data.text.corpus import find_files
 from saccade.data.text.headers import ODD
 from saccade.errors import UserError
@@ -122,6 +123,10 @@ def test_only_the_set_that_is_scored_is_read(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(texts, "find_files", note)
     assert examine(config, model).name == "valid"
     assert read == ["data.valid"]
+    with keep_what_is_read():
+        for _ in range(2):
+            assert texts.read_sets(config.data) == texts.read_sets(config.data)
+    assert read[1:] == ["data.train", "data.valid"]
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
+from saccade.data.kept import keep_what_is_read
 from saccade.datasets.bring import point_to_data
 from saccade.errors import NonFiniteLoss, UserError
 from saccade.files import replace_file
@@ -123,7 +124,7 @@ def _do(what: str, *given: Any) -> dict[str, Any]:
 def main() -> None:
     """Do what comes, a line of JSON each, and reply with one; what libraries print goes to standard error."""
     given = _listen()
-    with os.fdopen(os.dup(1), "w") as replies:
+    with keep_what_is_read(), os.fdopen(os.dup(1), "w") as replies:
         os.dup2(2, 1)
         while True:
             try:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from saccade.config.base import HeldOutPart
 from saccade.data.held_out import Amount, hold_out
+from saccade.data.kept import read_once
 from saccade.data.labels.documents import EncodedDocuments, EncodedInputs
 from saccade.data.labels.labelled import Text, read_labelled, split_labels
 from saccade.data.labels.windows import encode_texts
@@ -36,7 +37,10 @@ def read_scored(data: LabelledFiles, name: Literal["valid", "test"]) -> list[Tex
 
 
 def _read(data: LabelledFiles, name: str, pattern: str) -> list[Text]:
-    return list(read_labelled(find_files(f"data.{name}", pattern), data.places))
+    def read() -> list[Text]:
+        return list(read_labelled(find_files(f"data.{name}", pattern), data.places))
+
+    return read_once((name, pattern, data.places), read)
 
 
 def _hold_out(texts: list[Text], amount: Amount) -> tuple[list[Text], list[Text]]:
