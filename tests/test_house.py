@@ -256,6 +256,7 @@ def test_a_tasks_name_is_seen(tmp_path: Path) -> None:
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
 QUESTIONS = {"What", "Whether", "Which", "Who", "Whose", "Whoever", "How", "Where", "When", "Why", "As", "Of", "That"}
+NOUNS = {"A", "An", "The", "Each", "Every", "Everything", "All"}
 
 
 @cache
@@ -267,6 +268,10 @@ def definitions() -> list[tuple[str, Documented]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, Documented)
     ]
+
+
+def functions() -> list[tuple[str, Function]]:
+    return [(place, node) for place, node in definitions() if isinstance(node, Function)]
 
 
 def docstrings() -> list[tuple[str, str]]:
@@ -283,12 +288,16 @@ def test_docstrings_are_sentences_and_no_questions() -> None:
     assert [place for place, text in docstrings() if re.split(r"\W", text)[0] in QUESTIONS] == []
 
 
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    acting = [one for one in functions() if not any("property" in ast.unparse(each) for each in one[1].decorator_list)]
+    assert [place for place, node in acting if (ast.get_docstring(node) or "Do").split()[0] in NOUNS] == []
+
+
 def test_few_docstrings_are_too_short_to_add_something() -> None:
     short = [f"{place}: {text}" for place, text in docstrings() if len(text) < 26]
     assert len(short) <= 30, short
 
 
 def test_few_functions_are_long() -> None:
-    functions = [(place, node) for place, node in definitions() if isinstance(node, Function)]
-    long = [place for place, node in functions if (node.end_lineno or 0) - node.lineno >= 50]
-    assert len(long) < 0.01 * len(functions), long
+    long = [place for place, node in functions() if (node.end_lineno or 0) - node.lineno >= 50]
+    assert len(long) < 0.01 * len(functions()), long

@@ -78,7 +78,7 @@ class Rotary(nn.Module):
         self.angles = Sinusoidal(head_width)
 
     def forward(self, x_BHTK: Tensor, place: Positions) -> Tensor:
-        """[B, H, T, K], the same shape."""
+        """Turn queries or keys by the angles of their places; the shape [B, H, T, K] stays."""
         angle = place.at.unsqueeze(-1) * self.angles.get_buffer("rate_half")
         angle_1TK = angle.unsqueeze(-3)  # the same for every head
         sine, cosine = angle_1TK.sin().to(x_BHTK.dtype), angle_1TK.cos().to(x_BHTK.dtype)

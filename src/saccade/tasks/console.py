@@ -31,10 +31,10 @@ def show_progress(console: Console, rows: Iterable[T], what: str) -> Iterator[T]
 
 
 def busy(console: Console, what: str) -> Status:
-    """A wheel that turns on a terminal while something is done that can't be counted."""
+    """Turn a wheel on a terminal while something is done that can't be counted."""
     return console.status(what, spinner="dots" if can_show(console, DOTS) else "line")
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """One line, as it is: names in it are no markup."""
+    """Print one line, as it is: names in it are no markup."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -58,7 +58,7 @@ def _check_float8(network: nn.Module, place: torch.device) -> None:
 
 
 def load_trained(network: Module, config: RunSection, folder: Path) -> Module:
-    """A network with the best weights of a run, where it can compute."""
+    """Give a network the best weights of a run, and put it where it can compute."""
     checkpoints.load_weights(folder / "model.safetensors", network)
     return network.to(_nearest_device(config)).eval()
 

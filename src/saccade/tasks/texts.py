@@ -29,7 +29,7 @@ def read_long_texts() -> Iterator[None]:
 def pair_texts(
     texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "prefixes"
 ) -> Iterator[tuple[str, str]]:
-    """Each text with its prefix, or whatever goes with it."""
+    """Pair each text with its prefix, or whatever goes with it."""
     texts = several(texts)
     if prefixes is None:
         yield from ((text, "") for text in texts)
@@ -42,7 +42,7 @@ def pair_texts(
 
 
 def windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
-    """Runs of at most `size` texts, fewer where they are long."""
+    """Yield runs of at most `size` texts, fewer where they are long."""
     window: list[tuple[str, str]] = []
     characters = 0
     for text in texts:

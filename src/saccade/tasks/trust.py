@@ -44,7 +44,7 @@ def make_cases(test: TrustTest, texts: Iterable[str | Text], targets: Iterable[s
 
 
 def _pairs(texts: Iterable[str | Text], targets: Iterable[str] | None) -> Iterator[TextAndAnswer]:
-    """Each text, with its target where there are any."""
+    """Pair each text with its target, where there are any."""
     plain = (clean(text if isinstance(text, str) else text.text) for text in texts)
     if targets is None:
         yield from ((text, None) for text in plain)

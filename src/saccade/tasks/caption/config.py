@@ -197,7 +197,7 @@ class CaptionConfig(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """Data that don't say their kind are shapes."""
+        """Take shapes, if data don't say their kind."""
         return fill_kind(given, "data", "shapes")
 
     @model_validator(mode="after")

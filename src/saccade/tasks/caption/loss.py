@@ -35,7 +35,7 @@ def turn_at_random(pixel: Tensor, turning: str) -> Tensor:
 def caption_loss(
     network: Captioner, batch: CaptionBatch, weights: Weights, *, turning: str = "none"
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss, and the summed negative log-likelihood of the words."""
+    """Return the summed loss, and the summed negative log-likelihood of the words."""
     source = turn_at_random(batch.source, turning) if turning != "none" and network.training else batch.source
     vectors_BTD, attention = network(source, batch.places_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.length_B[:, None]

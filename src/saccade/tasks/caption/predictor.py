@@ -97,7 +97,7 @@ class Caption(NamedTuple):
         return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
 
     def draw(self, path: Path) -> None:
-        """The picture once for each word, with its attention over it, or the frames of a clip: PNG, SVG or PDF."""
+        """Draw the picture once for each word, with its attention over it, or the frames of a clip: PNG, SVG or PDF."""
         if self.attention is None:
             raise UserError("draw: this caption was made with attention=False")
         draw = strip.to_file if self._is_of_clip else drawing.to_file
@@ -110,7 +110,7 @@ class Caption(NamedTuple):
             console.print(show(self.words, self.attention[: len(self.words)], console))
 
     def article(self, references: Sequence[str], spans: Sequence[WordFrames] = ()) -> str:
-        """The same as a part of a page, with the true captions, and when the words of a clip happened."""
+        """Render it as a part of a page, with the true captions, and when the words of a clip happened."""
         assert self.attention is not None
         weights = self.attention[: len(self.words)]
         if self._is_of_clip:
@@ -157,17 +157,17 @@ class CaptionWriter(Predictor):
         )
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
-        """The best sentence for each; with `num_best`, the others are its `others`."""
+        """Return the best sentence for each; with `num_best`, the others are its `others`."""
         return list(self.stream(inputs, **options))
 
     def stream(self, inputs: Iterable[Given], **options: Any) -> Iterator[Caption]:
-        """Sentences in the order of the inputs, in memory that doesn't grow with their number."""
+        """Yield sentences in the order of the inputs, in memory that doesn't grow with their number."""
         return (first._replace(others=tuple(others)) for first, *others in self.stream_best(inputs, **options))
 
     def stream_best(
         self, inputs: Iterable[Given], *, attention: bool = True, **options: Any
     ) -> Iterator[list[Caption]]:
-        """The `num_best` sentences for each."""
+        """Yield the `num_best` sentences for each."""
         way = choose_options(self.options, options)
         rest = iter(several(inputs))
         while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
@@ -198,7 +198,7 @@ class CaptionWriter(Predictor):
         return found
 
     def read(self, source: Path | None) -> Iterator[CaptionSource]:
-        """The pictures of a file or folder, or the feature maps of a file."""
+        """Read the pictures of a file or folder, or the feature maps of a file."""
         if source is None:
             raise UserError(
                 "--input: missing; there must be a picture, a clip, a folder of them, or a file of feature maps"
@@ -208,7 +208,7 @@ class CaptionWriter(Predictor):
         return self.reader.read_inputs(source)
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, **options: Any) -> Evaluation:
-        """Scores against the captions of a TSV file, for pictures or clips in a folder, or a file of feature maps.
+        """Score against the captions of a TSV file, for pictures or clips in a folder, or a file of feature maps.
 
         A model of shapes needs no files: it is tried on pictures that no training saw.
         """
@@ -227,7 +227,7 @@ class CaptionWriter(Predictor):
         return self.judge(self.reader.read(captions, source, *spans, field="evaluate"), watch=watch, **options)
 
     def judge(self, told: CaptionSet, *, watch: Watch = pass_on, **options: Any) -> Evaluation:
-        """BLEU-1 to 4 with all captions as references, and the share that is one of them; of shapes, where nouns look;
+        """Compute BLEU-1 to 4 with all captions as references, how many are one of them; of shapes, where nouns look;
         of clips whose spans are known, how much of the weight lies within them."""
         seen = (told.item(row) for row in range(len(told)))
         cuts = CutCounts()

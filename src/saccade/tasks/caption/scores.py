@@ -22,7 +22,7 @@ from saccade.models.captioner import Captioner
 
 
 def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Corpus BLEU-1 to 4 of words split at spaces, with any number of references; and the share that is one of them.
+    """Compute corpus BLEU-1 to 4 of words split at spaces, with any number of references; and how many are one of them.
 
     As sacreBLEU counts with tokenize none and no smoothing: BP exp(1/n sum_k log p_k), the nearest reference's length.
     """
@@ -38,7 +38,7 @@ def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[s
 
 @torch.no_grad()
 def noun_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, batch_size: int = 128) -> NDArray[Any]:
-    """The share of each noun's weight in cells that the thing it names touches, [N, 2]: read with the true sentence."""
+    """Return the share of each noun's weight in cells that its thing touches, [N, 2]: read with the true sentence."""
     assert told.mask_N2YX is not None
     shape, device = model.encoder.shape, model.baseline.device
     lines, found = CaptionRows(told, tokenizer, places=math.prod(shape)), []
@@ -54,7 +54,7 @@ def noun_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, bat
 
 @torch.no_grad()
 def span_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, batch_size: int = 128) -> NDArray[Any]:
-    """The share of each such word's weight in the frames in which it happens: read with the first true sentence."""
+    """Return the share of each such word's weight in the frames where it happens: read with the first true sentence."""
     assert told.spans is not None
     cells, device, found = math.prod(model.encoder.shape), model.baseline.device, list[float]()
     first = replace(told, captions=[captions[:1] for captions in told.captions])

@@ -46,7 +46,7 @@ SHAPE_FILE = "features.json"  # in a run's folder: what the feature maps look li
 
 
 def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
-    """Everything a run needs; the test set is read first, so that a mistake in it shows before anything is learned."""
+    """Prepare a run; the test set is read first, so that a mistake in it shows before anything is learned."""
     if not isinstance(config.data, Shapes) and config.data.test is not None:
         load_set(config.data, "test")
     train, valid = load_set(config.data, "train"), load_set(config.data, "valid")
@@ -81,7 +81,7 @@ def _rows(config: CaptionConfig, folder: Path) -> dict[str, tuple[Rows, ...]]:
 
 
 def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
-    """A trained run, ready to predict."""
+    """Load a trained run, ready to predict."""
     tokenizer = load_tokenizer(_tokenizer_path(config, folder))
     stored_places = folder / SHAPE_FILE
     places = json.loads(stored_places.read_text("utf-8")) if stored_places.exists() else _places(config, None)
@@ -90,7 +90,7 @@ def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
 
 
 def model(config: CaptionConfig, tokenizer: AnyTokenizer, places: tuple[int, int, int]) -> Captioner:
-    """The network, initialised by the run's seed; `places` are rows, columns and channels of what it reads."""
+    """Make the network, initialised by the run's seed; `places` are rows, columns and channels of what it reads."""
     torch.manual_seed(config.seed)
     section, (rows, columns, channels) = config.model, places
     encoder: Encoder
@@ -179,7 +179,7 @@ class _Validator:
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
-        """BLEU-4, how many are exactly right, and the loss; "score" is the chosen one, higher is better."""
+        """Compute BLEU-4, how many are exactly right, and the loss; "score" is the chosen one, higher is better."""
         found = self.predictor.judge(self.valid).scores
         model, items, likelihood = self.predictor.model, 0, 0.0
         for rows in self.rows:
@@ -206,7 +206,7 @@ def _tokenizer_path(config: CaptionConfig, folder: Path) -> Path:
 
 
 def _places(config: CaptionConfig, train: CaptionSet | None) -> tuple[int, int, int]:
-    """Rows, columns and channels of what the network reads; those of feature maps are stored with the run."""
+    """Return rows, columns and channels of what the network reads; those of feature maps are stored with the run."""
     if not isinstance(config.data, FeatureData):
         return config.data.side, config.data.side, 3
     if train is None or train.grid is None:

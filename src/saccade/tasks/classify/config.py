@@ -259,7 +259,7 @@ class ClassifyTraining(base.TrainingSection):
     @field_validator("class_weights", mode="before")
     @classmethod
     def _names(cls, given: object) -> object:
-        """A label that YAML reads as a number is still a name."""
+        """Keep a label that YAML reads as a number as a name."""
         return {str(name): weight for name, weight in given.items()} if isinstance(given, dict) else given
 
 
@@ -288,7 +288,7 @@ class ClassifyConfig(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is recurrent."""
+        """Take a recurrent model, if it doesn't say its kind."""
         return fill_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")

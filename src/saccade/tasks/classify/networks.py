@@ -18,7 +18,7 @@ from saccade.tasks.classify.config import (
 
 
 def network(section: AnyModel, *, vocabulary: int, num_labels: int, limits: ReadingLimits, seed: int) -> TextClassifier:
-    """From its section, initialised by the run's seed."""
+    """Make a network from its section, initialised by the run's seed."""
     torch.manual_seed(seed)
     encoder = section.encoder(limits.max_length)
     pools = _pooling(section, encoder.width)

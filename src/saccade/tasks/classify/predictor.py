@@ -52,7 +52,7 @@ SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of 
 def classify_batches(
     network: TextClassifier, texts: EncodedInputs, texts_per_batch: int
 ) -> Iterator[tuple[TextBatch, ClassifierOutput, list[int]]]:
-    """Every text judged once, in batches with their rows."""
+    """Judge every text once, in batches with their rows."""
     device = next(network.parameters()).device
     for given, rows in texts.batches(texts_per_batch):
         batch = given.to(device)
@@ -62,7 +62,7 @@ def classify_batches(
 def measure(
     network: TextClassifier, texts: EncodedInputs, labels: Sequence[str], *, texts_per_batch: int
 ) -> dict[str, float]:
-    """Accuracy and macro-F1 in percent, and the mean negative log-likelihood of the labels the model knows."""
+    """Compute accuracy and macro-F1 in percent, and the mean negative log-likelihood of the labels the model knows."""
     loss, found, true = 0.0, list[str](), list[str]()
     for batch, judged, _ in classify_batches(network, texts, texts_per_batch):
         loss += float(negative_log_likelihood(judged.logits_BV, batch.label_B))
@@ -81,7 +81,7 @@ def measure_several(
     texts_per_batch: int,
     threshold: float,
 ) -> dict[str, float]:
-    """Micro-F1, macro-F1 and exactly right sets in percent, and the mean negative log-likelihood of a text's labels."""
+    """Compute micro-F1, macro-F1, exactly right sets (percent), the mean negative log-likelihood of a text's labels."""
     loss, found, true = 0.0, list[list[str]](), list[list[str]]()
     for batch, judged, _ in classify_batches(network, texts, texts_per_batch):
         loss += float(negative_log_likelihood(judged.logits_BV, batch.label_B))
@@ -153,7 +153,7 @@ class Classifier(Predictor):
         key_terms: int = 0,
         threshold: float | None = None,
     ) -> list[Prediction]:
-        """A prediction for each input; of several labels at once, those with at least `threshold` (the run's)."""
+        """Predict each input's label; of several labels at once, those with at least `threshold` (the run's)."""
         return list(self.stream(inputs, attention=attention, key_terms=key_terms, threshold=threshold))
 
     def stream(
@@ -165,7 +165,7 @@ class Classifier(Predictor):
         threshold: float | None = None,
         window: int = WINDOW,
     ) -> Iterator[Prediction]:
-        """The same in memory that doesn't grow; the end of a window is the context of the next."""
+        """Yield predictions in memory that doesn't grow; the end of a window is the context of the next."""
         if key_terms < 0:
             raise UserError(f"key_terms: {key_terms} given; it must be 0 or more")
         if threshold is not None:
@@ -192,7 +192,7 @@ class Classifier(Predictor):
         return [self._look(texts[max(0, row - self.context) : row + 1], kinds, norms) for row in range(len(texts))]
 
     def _look(self, texts: list[Text], kinds: Collection[str], norms: bool) -> Insight:
-        """At the last of some texts, with those before it as context."""
+        """Look at the last of some texts, with those before it as context."""
         batch = (
             self.encode_all(texts).batch([range(len(texts) - 1, len(texts))]).to(next(self.network.parameters()).device)
         )
@@ -214,7 +214,7 @@ class Classifier(Predictor):
         return Insight(self.traits.task, answer, {"source": source, "label": label}, maps)
 
     def _look_at_document(self, text: Text, kinds: Collection[str]) -> Insight:
-        """The label reads all words: those of a sentence by what the sentence weighs."""
+        """Look at a document: the label reads all words, those of a sentence by what the sentence weighs."""
         if set(kinds) - {"pooling"}:
             raise UserError(f"kinds: {min(set(kinds) - {'pooling'})!r} given; of documents one sees pooling")
         (answer,) = self.predict([text], attention=True)
@@ -225,11 +225,11 @@ class Classifier(Predictor):
         return Insight(self.traits.task, answer, {"source": source, "label": label}, maps, draws_itself=True)
 
     def key_terms(self, text: str | Text, count: int = 5) -> list[KeyTerm]:
-        """The words of a document that carried the decision, the heaviest first (Shen & Lee 2016, section 4)."""
+        """Return the words of a document that carried the decision, the heaviest first (Shen & Lee 2016, section 4)."""
         return self.predict([text], key_terms=count)[0].key_terms or []
 
     def read(self, source: Path | None) -> Iterator[Text]:
-        """The inputs of a file: with columns as in training, its label not needed; else a text a line."""
+        """Read the inputs of a file: with columns as in training, its label not needed; else a text a line."""
         if source is not None and has_columns(source):
             return read_labelled([source], self.columns, needs_label=False)
         if source is not None and self._begins_with_labels(source):
@@ -243,7 +243,7 @@ class Classifier(Predictor):
         return super().read_targets(path)
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, threshold: float | None = None) -> Evaluation:
-        """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by.
+        """Compute accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by.
 
         Of several labels at once, micro-F1 too, and each label's scores in place of a confusion.
         """
@@ -266,7 +266,7 @@ class Classifier(Predictor):
         return Confusion.of([text.label for text in texts], [one.label for one in found])
 
     def labels_of(self, text: Text) -> list[str]:
-        """The true labels of a text."""
+        """Return the true labels of a text."""
         return split_labels(text.label, self.columns.separator)
 
     def read_scored(self, source: Path, target: Path | None) -> ScoredSet:
@@ -302,7 +302,7 @@ class Classifier(Predictor):
         return TrustTest(ClassifierSubject(self.network), self._trust_cases)
 
     def _trust_cases(self, pairs: Sequence[TextAndAnswer]) -> Iterator[TrustCase]:
-        """Cases whose answers are labels, the likeliest or given."""
+        """Yield cases whose answers are labels, the likeliest or given."""
         found = self.predict([text for text, _ in pairs])
         for (text, target), one in zip(pairs, found, strict=True):
             if target is not None and target not in self.labels:
@@ -333,7 +333,7 @@ class Classifier(Predictor):
         return Text(clean(given) if self.max_sentences is None else clean_lines(given))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, as it is spelled for the model."""
+        """Return the ids of a text, as it is spelled for the model."""
         return self.tokenizer.encode(self.spelling(text))
 
     def encode_all(self, texts: Sequence[Text]) -> EncodedInputs:
@@ -405,7 +405,7 @@ class Classifier(Predictor):
         return Prediction(self.columns.separator.join(given), least, shares, labels=given)
 
     def _shares(self, judged: ClassifierOutput) -> Tensor:
-        """The probabilities of labels, [B, V]: of one of them, or of each by itself."""
+        """Return the probabilities of labels, [B, V]: of one of them, or of each by itself."""
         logits_BV = judged.logits_BV.float()
         return (logits_BV.sigmoid() if self.is_several else logits_BV.softmax(-1)).cpu()
 

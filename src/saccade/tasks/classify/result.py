@@ -52,7 +52,7 @@ class Prediction(NamedTuple):
         return Document(self.words, self.weights, self.sentences)
 
     def line(self) -> str:
-        """Label, probability and what else was asked for, with tabs between them."""
+        """Write label, probability and what else was asked for, with tabs between them."""
         given = [self.label] if self.labels is None else self.labels
         shown = [self.label, ",".join(f"{self.probabilities[label]:.3f}" for label in given)]
         if self.key_terms is not None:
@@ -73,7 +73,7 @@ class Prediction(NamedTuple):
         return found
 
     def show(self, console: Console) -> None:
-        """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
+        """Print the words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
         if self.document is not None:
             console.print(document.in_terminal(self.document, console), soft_wrap=not console.is_terminal)
         elif self.words is not None:
@@ -81,7 +81,7 @@ class Prediction(NamedTuple):
             console.print(in_terminal(words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
 
     def draw(self, path: Path) -> None:
-        """The words and their weights as a picture, a row for each hop."""
+        """Draw the words and their weights as a picture, a row for each hop."""
         if self.words is None or self.attention is None:
             raise UserError("attention: not asked for; a picture shows the weights")
         heatmap.check_ending(path := Path(path))
@@ -96,7 +96,7 @@ class Prediction(NamedTuple):
 
 
 def rank_terms(words: Sequence[str], weights: Sequence[float]) -> list[KeyTerm]:
-    """Words with a letter or digit by the sum of their weights, whatever their case; ties as they stand in the text."""
+    """Rank words with a letter or digit by their summed weights, whatever their case; ties as they stand in a text."""
     total: dict[str, float] = {}
     shown: dict[str, str] = {}
     for word, weight in zip(words, weights, strict=True):

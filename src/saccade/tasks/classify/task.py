@@ -50,7 +50,7 @@ TEXTS_PER_BATCH, DOCUMENTS_PER_BATCH = 256, 32
 
 
 def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
-    """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    """Prepare a run; all files are read first, so that a mistake shows before anything is learned."""
     config = settle_old(config, LabelledFiles)
     sets = labelled.read_sets(config.data)
     tokenizer = _tokenizer(config, sets["train"], folder, console)
@@ -85,7 +85,7 @@ def _rows(config: ClassifyConfig, labels: list[str], folder: Path, base: Path) -
 
 
 def load(config: ClassifyConfig, folder: Path) -> Classifier:
-    """A trained run, ready to predict."""
+    """Load a trained run, ready to predict."""
     tokenizer = load_tokenizer(_tokenizer_path(config, folder))
     labels = json.loads((folder / LABELS).read_text("utf-8"))
     network = load_trained(_network(config, tokenizer, labels), config, folder)
@@ -177,7 +177,7 @@ def _predictor(
 
 
 def _plan(config: ClassifyConfig, texts: EncodedInputs) -> ShuffledBatches:
-    """Texts by chance; of dialogues, runs of neighbours, so that each text is encoded once for all who look back."""
+    """Draw texts by chance; of dialogues, runs of neighbours: each text is encoded once for all who look back."""
     size = config.training.batch_size
     longest = min(RUN, size)
     runs = texts.runs(longest)

@@ -31,7 +31,7 @@ def read_sets(data: LabelledFiles) -> dict[str, list[Text]]:
 
 
 def read_scored(data: LabelledFiles, name: Literal["valid", "test"]) -> list[Text]:
-    """The texts of one set; others are read only if it is a part of them."""
+    """Read the texts of one set; others are read only if it is a part of them."""
     pattern = getattr(data, name)
     return _read(data, name, pattern) if isinstance(pattern, str) else read_sets(data)[name]
 

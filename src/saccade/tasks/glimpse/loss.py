@@ -32,7 +32,7 @@ class RowPlan(Protocol):
     """A plan of the rows that go together in each epoch; as many batches in every one."""
 
     def epoch(self, number: int) -> Sequence[Any]:
-        """The batches of an epoch, as rows."""
+        """Return the batches of an epoch, as rows."""
 
     @property
     def load(self) -> Callable[[Any], Tensor]:
@@ -53,7 +53,7 @@ class Annealed:
     num_batches: int
 
     def epoch(self, number: int) -> list[tuple[float, Any]]:
-        """Standard deviations and rows."""
+        """Return standard deviations and rows."""
         batches = self.plan.epoch(number)
         start = number * len(batches)
         return [(self.std(start + index), rows) for index, rows in enumerate(batches)]
@@ -91,7 +91,7 @@ class HybridLoss:
     is_first_random: bool = False
 
     def __call__(self, batch: PictureBatch) -> tuple[Tensor, Tensor]:
-        """The loss summed over the pictures, and its part that is the last answer's cross-entropy."""
+        """Return the loss summed over the pictures, and its part that is the last answer's cross-entropy."""
         with torch.autocast(batch.row_B.device.type, enabled=False):  # places need all their digits
             image_BCYX = self.canvases.draw(self.pixel_NCYX, batch.row_B)
         noise_TBM2 = torch.randn(self.network.num_glimpses, len(batch.row_B), self.copies, 2, device=batch.row_B.device)

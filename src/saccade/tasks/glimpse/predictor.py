@@ -64,11 +64,11 @@ class GlimpsePrediction(NamedTuple):
         return self.probabilities[self.label]
 
     def line(self) -> str:
-        """Name, label and probability with tabs between."""
+        """Write name, label and probability with tabs between."""
         return f"{self.name}\t{self.label}\t{self.probability:.4f}"
 
     def plain(self) -> dict[str, Any]:
-        """For JSON; the path in pixels from the left and from the top, and what was believed after each glimpse."""
+        """Prepare it for JSON; the path in pixels from the left and top, and what was believed after each glimpse."""
         places = [[round(x, 2), round(y, 2)] for x, y in self.path.pixels()]
         shares = {name: round(share, 6) for name, share in self.probabilities.items()}
         beliefs = [
@@ -78,11 +78,11 @@ class GlimpsePrediction(NamedTuple):
         return {"name": self.name, "label": self.label, "probabilities": shares, "path": places, "beliefs": beliefs}
 
     def draw(self, path: Path) -> None:
-        """The path over the picture: a PNG, or a GIF that moves."""
+        """Draw the path over the picture: a PNG, or a GIF that moves."""
         glimpses.draw(self.path, Path(path), title=f"{self.label} ({self.probability:.1%})")
 
     def show(self, console: Console) -> None:
-        """The path over the picture, in the terminal."""
+        """Draw the path over the picture, in the terminal."""
         console.print(half_blocks.in_terminal(self.path, console))
 
 
@@ -126,7 +126,7 @@ class Glimpser(Predictor):
     def stream(
         self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0
     ) -> Iterator[GlimpsePrediction]:
-        """The same one by one, in memory that doesn't grow with their number."""
+        """Yield the classes of pictures one by one, in memory that doesn't grow with their number."""
         noise_TBM2 = self.draw_noise(samples or self.samples, seed)
         pictures = (self._grown(picture) for given in several(inputs) for picture in self._pictures(given))
         for _, same in groupby(pictures, key=lambda picture: picture.pixel_CYX.shape):
@@ -139,14 +139,14 @@ class Glimpser(Predictor):
         return [Insight(self.traits.task, seen, {}, {}, draws_itself=True) for seen in found]
 
     def read(self, source: Path | None) -> Iterator[Picture]:
-        """The pictures of a file or folder."""
+        """Read the pictures of a file or folder."""
         if source is None:
             raise UserError("--input: missing; allowed: a picture, a folder of pictures, an .npz or an idx file")
         return (Picture(*found) for found in read_pictures(source, channels=self.channels, resize=self.resize))
 
     @torch.no_grad()
     def probabilities(self, image_NCYX: Tensor, noise_TBM2: Tensor) -> tuple[Tensor, Tensor]:
-        """After each glimpse, [T, N, V], mean of all paths, and the first path [T, N, 2], of uint8 pictures."""
+        """Return the mean of all paths after each glimpse, [T, N, V], and the first path, [T, N, 2], of bytes."""
         device = next(self.network.parameters()).device
         found, paths = [], []
         for part_BCYX in image_NCYX.split(self.batch_size):
@@ -165,7 +165,7 @@ class Glimpser(Predictor):
         return with_first(noise_TBM2, self.is_first_random, generator).to(device)
 
     def fixed(self, images: Images) -> Tensor:
-        """The canvases that pictures are measured on."""
+        """Draw the canvases that pictures are measured on."""
         return self.canvases.draw_fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
 
     def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> GlimpseScores:
@@ -178,7 +178,7 @@ class Glimpser(Predictor):
         return GlimpseScores(100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], said_N, sure_N)
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, samples: int | None = None) -> Evaluation:
-        """The error on labelled pictures, on canvases like those of training that are the same every time."""
+        """Compute the error on labelled pictures, on canvases like those of training that are the same every time."""
         del watch  # all are looked at together
         images = self.images(paths)
         found = self.scores(self.fixed(images), torch.tensor(images.label_N), samples=samples)
@@ -190,7 +190,7 @@ class Glimpser(Predictor):
         return Evaluation({**found.figures(), "num_pictures": len(images)}, lines)
 
     def images(self, paths: Sequence[Path]) -> Images:
-        """Labelled pictures from files: two idx files, an .npz or a folder."""
+        """Read labelled pictures from files: two idx files, an .npz or a folder."""
         if not 1 <= len(paths) <= 2:
             raise UserError(f"{len(paths)} files given; allowed: images and labels (idx), one .npz, or one folder")
         labels = str(paths[1]) if len(paths) > 1 else None
@@ -210,7 +210,7 @@ class Glimpser(Predictor):
             yield Picture("", pixels if pixels.ndim == 3 else pixels[None])
 
     def _grown(self, picture: Picture) -> Picture:
-        """In the middle of a canvas of the size it learned from, if it is smaller."""
+        """Put a picture in the middle of a canvas of the size it learned from, if it is smaller."""
         channels, rows, columns = picture.pixel_CYX.shape
         if channels != self.channels:
             raise UserError(

@@ -32,7 +32,7 @@ NUM_SAMPLES = 8
 
 
 def prepare(config: GlimpseConfig, folder: Path, console: Console) -> Job:
-    """Everything a run needs. The pictures lie on the device; a batch is only their rows."""
+    """Prepare a run. The pictures lie on the device; a batch is only their rows."""
     del folder
     sets, device = read_sets(config), device_for(config)
     train = sets["train"]
@@ -64,7 +64,7 @@ def _rows(names: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
 
 
 def load(config: GlimpseConfig, folder: Path) -> Glimpser:
-    """A trained run, ready to look."""
+    """Load a trained run, ready to look."""
     try:
         stored = json.loads((folder / STORED).read_text("utf-8"))
         names, shape = [str(name) for name in stored["names"]], stored["shape"]
@@ -103,7 +103,7 @@ def _find_worst(said_N: Tensor, sure_N: Tensor, label_N: Tensor) -> list[int]:
 
 
 def _figure(seen: Any, label: str) -> Markup:
-    """The path of glimpses inside the page."""
+    """Render the path of glimpses inside the page."""
     said = f"{seen.label} ({seen.probability:.1%}), {'right' if seen.label == label else f'but it is {label}'}"
     return render_picture(path.draw_png(seen.path), said, alt=f"path of glimpses: {said}")
 

@@ -155,5 +155,5 @@ class RememberConfig(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a machine."""
+        """Take a machine, if the model doesn't say its kind."""
         return fill_kind(given, "model", "machine")

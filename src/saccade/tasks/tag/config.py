@@ -160,7 +160,7 @@ class TagConfig(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is recurrent."""
+        """Take a recurrent model, if it doesn't say its kind."""
         return fill_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")

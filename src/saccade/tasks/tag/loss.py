@@ -24,7 +24,7 @@ class TagBatch(NamedTuple):
 
 
 def collate(lexicon: Lexicon, batch: Sequence[Document]) -> TagBatch:
-    """Documents, whose tags are spelled as the lexicon's, as one batch."""
+    """Make one batch of documents, whose tags are spelled as the lexicon's."""
     tags = [sentence.tags for document in batch for sentence in document]
     return TagBatch(lexicon.tokens(batch), lexicon.tag_ids(tags), sum(map(len, tags)))
 

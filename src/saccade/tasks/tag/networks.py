@@ -46,7 +46,7 @@ def network(section: RecurrentTagger | TransformerTagger, lexicon: Lexicon) -> T
 
 
 def unknown_share(word_dropout: float, lexicon: Lexicon, sentences: Iterable[TaggedSentence]) -> torch.Tensor:
-    """a / (a + c) for a word that is seen c times, [V]; 0 for what is no word."""
+    """Return a / (a + c) for a word that is seen c times, [V]; 0 for what is no word."""
     count_V = torch.from_numpy(lexicon.counts(sentences)).float()
     share_V = word_dropout / (word_dropout + count_V).clamp_min(1e-9)
     share_V[: len(SPECIAL)] = 0

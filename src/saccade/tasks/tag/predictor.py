@@ -60,7 +60,7 @@ class Tagged(NamedTuple):
         return find_spans(self.tags)
 
     def line(self) -> str:
-        """Lines of word, tab, tag; printed, a blank line follows."""
+        """Write lines of word, tab, tag; printed, a blank line follows."""
         return format_sentence(self.words, self.tags)
 
     def plain(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Tagged(NamedTuple):
         """Print nothing: the tags are in the line itself."""
 
     def draw(self, path: Path) -> None:
-        """The probability of each tag for each word, as a picture."""
+        """Draw the probability of each tag for each word, as a picture."""
         if self.probability_TV is None:
             raise UserError("probabilities: not asked for; a picture shows them")
         to_file(self.probability_TV, Path(path), queries=self.words, keys=self.kinds, label="probability")
@@ -111,14 +111,14 @@ class Tagger(Predictor):
         return tuple(name if isinstance(name, str) else f"column {name}" for name in self.columns.features)
 
     def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
-        """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count.
+        """Tag sentences: texts of white-space words, lists of words, or Sentences, whose documents count.
 
         If the model reads further columns, a text has a line for each word: the word, and its columns behind it.
         """
         return list(self.stream(inputs, **options))
 
     def stream(self, inputs: Iterable[Input], *, probabilities: bool = False, window: int = WINDOW) -> Iterator[Tagged]:
-        """Sentences in order, in memory that doesn't grow with their number.
+        """Yield tagged sentences in order, in memory that doesn't grow with their number.
 
         `window` are read before the first is written; a model that reads documents waits for the end of one.
         """
@@ -163,11 +163,11 @@ class Tagger(Predictor):
         return TaggedSentence(tuple(words), document=-number)
 
     def read_together(self, given: Iterable[TaggedSentence]) -> Iterator[Document]:
-        """The sentences of a document, if the model reads documents; else each for itself."""
+        """Yield the sentences of a document, if the model reads documents; else each for itself."""
         return split_documents(given) if self.network.places is not None else ([sentence] for sentence in given)
 
     def read(self, source: Path | None) -> Iterator[TaggedSentence]:
-        """The sentences of a file (None: standard input): CoNLL columns, JSONL, or a sentence a line.
+        """Read the sentences of a file (None: standard input): CoNLL columns, JSONL, or a sentence a line.
 
         Between lines, a blank one begins another document.
         """
@@ -187,7 +187,7 @@ class Tagger(Predictor):
         return iter(())
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on) -> Evaluation:
-        """Spans and tags against those of files like the ones it learned from, as conlleval prints them."""
+        """Score spans and tags against those of files like the ones it learned from, as conlleval prints them."""
         if self.is_paired and len(paths) != 2:
             raise UserError(f"files: {len(paths)} given; allowed: two, one with words and one with tags")
         files = [TaggedFile(paths[1], read_paired(*paths))] if self.is_paired else read_files(paths, self.columns)
@@ -233,7 +233,7 @@ class Tagger(Predictor):
 
     @torch.no_grad()
     def _tag(self, batch: Sequence[Document], probabilities: bool) -> Iterator[Tagged]:
-        """One batch; sentences without words are left out."""
+        """Tag one batch; sentences without words are left out."""
         batch = [[sentence for sentence in document if sentence.words] for document in batch]
         if not any(batch):
             return iter(())
@@ -264,7 +264,7 @@ class Tagger(Predictor):
 
 
 def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], *, has_spans: bool) -> Evaluation:
-    """Accuracy and, where tags spell spans, precision, recall and F1 of all and of each kind, as conlleval prints."""
+    """Compute accuracy and, of spans, precision, recall and F1, of all and of each kind, as conlleval prints them."""
     if has_spans:  # in whichever scheme
         gold, found = ([convert_tags(tags, "bio") for tags in sentences] for sentences in (gold, found))
     pairs = [pair for one, other in zip(gold, found, strict=True) for pair in zip(one, other, strict=True)]

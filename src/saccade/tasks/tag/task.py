@@ -43,7 +43,7 @@ NUM_WORST = 10
 
 
 def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
-    """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    """Prepare a run; all files are read first, so that a mistake shows before anything is learned."""
     section = config.model
     sets = read_sets(config)
     say_sizes(config, sets, console)
@@ -97,7 +97,7 @@ def _rows(tags: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
 
 
 def load(config: TagConfig, folder: Path) -> Tagger:
-    """A trained run, ready to predict."""
+    """Load a trained run, ready to predict."""
     lexicon = Lexicon.load(folder / LEXICON)
     network = load_trained(networks.network(config.model, lexicon), config, folder)
     return Tagger(network, lexicon, columns_of(config), is_paired=isinstance(config.data.train, PairedFiles))
@@ -154,7 +154,7 @@ class _Validator:
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
-        """F1, precision and recall of spans, accuracy, and the loss; "score" is the chosen one, higher is better."""
+        """Compute F1, precision and recall of spans, accuracy, loss; "score" is the chosen one, higher is better."""
         network, has_spans = self.tagger.network, self.tagger.lexicon.spelling is not None
         device = next(network.parameters()).device
         loss = sum(float(tag_loss(network, batch.to(device))[1]) for batch in self.batches)
@@ -168,7 +168,7 @@ class _Validator:
 
 
 def _mark_spans(one: TaggedSentence | Tagged) -> Markup:
-    """The sentence with its spans in brackets."""
+    """Write the sentence with its spans in brackets."""
     words = [escape(word) for word in one.words]
     for kind, first, last in find_spans(one.tags):
         words[first] = Markup("<b>[{}").format(words[first])

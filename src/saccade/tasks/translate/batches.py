@@ -169,9 +169,10 @@ def is_steady(config: TranslateConfig) -> bool:
 
 
 def _asks_nothing(config: TranslateConfig) -> bool:
-    """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel.
+    """Return True if the loss asks the device nothing.
 
-    A pointer asks nothing: its softmax is over the whole source.
+    RNNs with a softmax over the whole source, or without one, don't ask; nor do Transformers whose additive heads are
+    one kernel, nor a pointer: its softmax is over the whole source.
     """
     model = config.model
     if config.training.consistency:
@@ -226,7 +227,7 @@ def _choose_size(lengths: Sequence[PairLengths], most: int = MOST_TOKENS) -> int
 
 
 def _find_largest(config: TranslateConfig, network: Network, lengths: Sequence[PairLengths]) -> int:
-    """The largest batch whose step fits into the memory."""
+    """Find the largest batch whose step fits into the memory."""
     device, loss = device_for(config), _padded_loss(config, network)
     network.to(device).train()
 

@@ -406,7 +406,7 @@ class TranslateConfig(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that says more than its size but not its kind is a Transformer; sound has its own defaults."""
+        """Take a Transformer, if a model says more than its size but not its kind; sound has its own defaults."""
         if not isinstance(given, dict):
             return given
         filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}

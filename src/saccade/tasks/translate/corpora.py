@@ -164,7 +164,7 @@ def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
 
 
 def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
-    """The pairs of each training corpus as ids, made once and found again; all of them once more for each variant."""
+    """Store the pairs of each training corpus as ids, made once and found again; once more for each variant."""
     marks, alpha = [fingerprint(tokenizer) for tokenizer in both], config.tokenizer.sampling
 
     def prepared(pairs: Corpus, variant: int) -> Store:
@@ -265,7 +265,7 @@ class HeldOut(NamedTuple):
 
 
 def read_held_out(config: TranslateConfig) -> list[HeldOut]:
-    """The validation and test pairs. Read first: a mistake in them shows before anything is learned."""
+    """Read the validation and test pairs, first of all: a mistake in them shows before anything is learned."""
     for training in _whole_corpora(config):
         training.files()  # they are there
     held = list[HeldOut]()
@@ -324,7 +324,7 @@ def _pairs(count: int) -> str:
 
 
 def _describe_left_out(corpus: Corpus, store: Store) -> str:
-    """Reasons with their counts and the first place of each."""
+    """List the reasons with their counts and the first place of each."""
     reasons = [
         f"{count:,} {reason}, the first at {corpus.place(*store.first_left_out[reason])}"
         for reason, count in store.left_out.items()

@@ -35,7 +35,7 @@ class LengthErrors(NamedTuple):
 
 
 def errors_by_length(outputs: Sequence[str], references: Sequence[str]) -> list[LengthErrors]:
-    """Word error rates by the number of words that were said."""
+    """Compute word error rates by the number of words that were said."""
     classes: dict[int, list[int]] = defaultdict(list)
     for row, reference in enumerate(references):
         classes[len(reference.split())].append(row)
@@ -60,7 +60,7 @@ def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
 def evaluation(
     translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], lines: list[str], figures: dict[str, Any]
 ) -> Evaluation:
-    """The scores of a set of sounds; `lines` and `figures` say those that texts have too."""
+    """Evaluate a set of sounds; `lines` and `figures` say the scores that texts have too."""
     rows, later = errors_by_length(outputs, [pair.target for pair in pairs]), monotonic(translator, pairs)
     if later is not None:
         figures = {**figures, "monotonic": None if math.isnan(later) else later}
@@ -81,7 +81,7 @@ class SoundReport(NamedTuple):
 def report_sound(
     translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], worst: Sequence[Pair]
 ) -> SoundReport:
-    """Word errors by length, and where in the sound some outputs, and the worst, looked."""
+    """Report word errors by length, and where in the sound some outputs, and the worst, looked."""
     rows = errors_by_length(outputs, [pair.target for pair in pairs])
     cells = [(row.num_words, f"{row.num_pairs:,}", f"{row.wer:.2f}") for row in rows]
     head = ["words said", "sounds", "word error, %"]
@@ -113,7 +113,7 @@ def _figure(pair: Pair, found: TranslationResult) -> Markup:
 
 
 def _predict_with_attention(translator: Translator, pairs: Sequence[Pair]) -> list[TranslationResult] | None:
-    """Greedy outputs with their weights; None where a model has no attention."""
+    """Return greedy outputs with their weights; None where a model has no attention."""
     if not find_attention(translator.model, ("cross",)):
         return None
     return translator.predict([pair.source for pair in pairs], width=1, attention=True)

@@ -62,7 +62,7 @@ def look_at(
 
 @torch.no_grad()
 def _score_prefixes(translator: Translator, texts: list[SourceText]) -> list[list[Hypothesis]]:
-    """The prefixes as whole outputs, with the log-probability of each of their pieces."""
+    """Return the prefixes as whole outputs, with the log-probability of each of their pieces."""
     model, ids = cast(Any, translator.model), [text.prefix_ids for text in texts]
     read_BT = translator.decoder_ids(ids)
     vectors_BTD, _ = model.advance(model.start(*translator.pad(texts)), read_BT)
@@ -85,7 +85,7 @@ def _look_at_batch(
     kinds: Collection[str],
     norms: bool,
 ) -> Iterator[Insight]:
-    """The source read once, with its weights kept; outputs searched; the best ones read again for theirs."""
+    """Read the source once, with its weights kept; search outputs; read the best ones again for theirs."""
     network, (source, length_B) = translator.model, translator.pad(texts)
     model = cast(Stepper, network)
     with recording(network, kinds=[kind for kind in kinds if kind == "encoder"], norms=norms) as reading:
@@ -127,7 +127,7 @@ def _sides(translator: Translator, text: SourceText, result: TranslationResult) 
 
 
 def _map(kind: str, row: int, sides: dict[str, TextSide], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
-    """The weights of one text, without padding."""
+    """Return the weights of one text, without padding."""
     queries, keys = SIDES[kind]
     steps = (slice(None), row, slice(None), slice(len(sides[queries].pieces)), slice(len(sides[keys].pieces)))
     return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])

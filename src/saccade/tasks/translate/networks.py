@@ -194,7 +194,7 @@ def copying(section: TransformerModel | RnnModel, below: Transformer | Seq2Seq) 
 
 
 def transformer(section: TransformerModel, common: dict[str, Any], max_length: int) -> Transformer:
-    """From its section; `common` are vocabularies and what they share."""
+    """Make a Transformer from its section; `common` are vocabularies and what they share."""
     sizes, layers = section.block_sizes(section.dropout), section.num_layers
     return Transformer(
         sizes=sizes,
@@ -207,7 +207,7 @@ def transformer(section: TransformerModel, common: dict[str, Any], max_length: i
 
 
 def rnn(section: RnnModel, common: dict[str, Any]) -> Seq2Seq:
-    """From its section; `common` are vocabularies and what they share."""
+    """Make an RNN from its section; `common` are vocabularies and what they share."""
     return Seq2Seq(
         sizes=RecurrentSizes(
             section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout

@@ -156,25 +156,25 @@ class Translator(Predictor):
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[TranslationResult]:
-        """The best output for each text; with `num_best`, the others are its `others`."""
+        """Return the best output for each text; with `num_best`, the others are its `others`."""
         return [join_best(best) for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
 
     def predict_best(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[list[TranslationResult]]:
-        """The `num_best` outputs for each text, best first."""
+        """Return the `num_best` outputs for each text, best first."""
         return self._predict(list(pair_texts(texts, prefixes)), 1, self._request(decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> Iterator[TranslationResult]:
-        """Outputs in the order of the lines, in memory that doesn't grow with their number."""
+        """Yield outputs in the order of the lines, in memory that doesn't grow with their number."""
         return (join_best(best) for best in self.stream_best(lines, prefixes=prefixes, **decoding))
 
     def stream_best(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
     ) -> Iterator[list[TranslationResult]]:
-        """The `num_best` outputs for each line; `window` lines are read before the first is written."""
+        """Yield the `num_best` outputs for each line; `window` lines are read before the first is written."""
         request = self._request(decoding)
         number = 1
         size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
@@ -213,7 +213,7 @@ class Translator(Predictor):
         return [replace(one, answer=self._tell(one.answer)) for one in found] if tells else found
 
     def read(self, source: Path | None) -> Iterator[str]:
-        """The sources of a file, as in training, or the lines of the standard input.
+        """Read the sources of a file, as in training, or the lines of the standard input.
 
         Files that a list names are looked up from where it lies. A model that hears also reads one sound file, or a
         folder of them.
@@ -234,7 +234,7 @@ class Translator(Predictor):
         return read_pairs(source, target, self.columns)
 
     def pairs(self, corpus: Corpus) -> Iterator[Pair]:
-        """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
+        """Read a corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
         if not isinstance(self.source, Sounds):
             return corpus.pairs()
         pairs, again = itertools.tee(corpus.pairs())
@@ -399,7 +399,7 @@ class Translator(Predictor):
         return [[self._tell(one) for one in best] for best in found] if asked.tells else found
 
     def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
-        """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
+        """Find each text's best outputs: in slots on an accelerator; in batches on a CPU, where that is quicker."""
         if self.searcher is not None:
             ids, prefixes = [list(text.ids) for text in texts], [text.prefix_ids for text in texts]
             return self.searcher.search(ids, prefixes, options, tick_of([text.number for text in texts]))
@@ -477,14 +477,14 @@ class Translator(Predictor):
         warnings.warn(f"{said} ({self.source_limit})", LongTextWarning, stacklevel=2)
 
     def to_results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
-        """The outputs of a text as they are shown."""
+        """Return the outputs of a text as they are shown."""
         shown = [self.to_result(text, one) for one in found]
         if head is None:
             return shown
         return [self._with_attention(text, *both, head) for both in zip(found, shown, strict=True)]
 
     def _search_batch(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
-        """The best outputs of one batch."""
+        """Search for the best outputs of one batch."""
         prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
         return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes, tick)
 
@@ -510,7 +510,7 @@ class Translator(Predictor):
         return TextSide.of(result.text, add_end(result.pieces, has_end=result.ended), self.target.begins_word)
 
     def to_result(self, text: SourceText, found: Hypothesis) -> TranslationResult:
-        """The output as text; of the prefix, what no token stands for is still there."""
+        """Return the output as text; of the prefix, what no token stands for is still there."""
         decoded = text.target.decode(found.ids)
         if text.prefix_ids and decoded.startswith(start := text.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
@@ -548,7 +548,7 @@ class Translator(Predictor):
         return (own or Head(layer=-1)).of(weight_BLHTS[0]).float().cpu()
 
     def pad(self, texts: list[SourceText]) -> tuple[Tensor, Tensor]:
-        """Sources and their lengths, where the model is."""
+        """Pad sources; return them and their lengths, where the model is."""
         source, length_B = self._pad_on_host(texts)
         return source.to(self._device), length_B.to(self._device)
 

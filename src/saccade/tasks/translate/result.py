@@ -111,7 +111,7 @@ class TranslationResult(NamedTuple):
             console.print(heatmap.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
 
     def draw(self, path: Path) -> None:
-        """The weights as a PNG, SVG or PDF; of a blank line there is none."""
+        """Draw the weights as a PNG, SVG or PDF; of a blank line there is none."""
         if not self.log_probabilities:
             return
         if self.attention is None or self.source_pieces is None:

@@ -18,14 +18,14 @@ from saccade.tasks.translate.config import TranslateConfig
 
 
 def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Recordings:
-    """The frames of every file that a list names; names are looked up from where the list lies."""
+    """Make the frames of every file that a list names; names are looked up from where the list lies."""
     files = files_of(corpus, show_progress(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
     with busy(console, f"making frames of {len(files):,} sound files"):
         return prepare_recordings(root, files, mel)
 
 
 def files_of(corpus: Corpus, pairs: Iterable[Pair]) -> dict[str, Path]:
-    """Every file that a list names, by its name there; each is there."""
+    """Return every file that a list names, by its name there; each is there."""
     folder = corpus.sides()[0][0].parent
     return find_named_files((pair.source for pair in pairs), folder, lambda row: corpus.place(row, 0))
 
@@ -33,7 +33,7 @@ def files_of(corpus: Corpus, pairs: Iterable[Pair]) -> dict[str, Path]:
 def stores(
     config: TranslateConfig, mel: Mel, target: AnyTokenizer, root: Path, console: Console
 ) -> tuple[list[Store], list[Recordings]]:
-    """The pairs of each training corpus, sources as references to recordings, and these."""
+    """Store the pairs of each training corpus, sources as references to recordings; return these, too."""
     texts = corpora.training_corpora(config)
     heard = [recordings(text, mel, root, console) for text in texts]
     found = [

@@ -59,7 +59,7 @@ Sides = tuple[AnyTokenizer | Sounds, AnyTokenizer]
 
 
 def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
-    """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
+    """Prepare a run; held-out text is read first, so that a mistake in it shows before anything is learned."""
     for field in ("train", "valid"):
         if getattr(config.data, field) is None:
             raise UserError(f"data.{field}: missing; an imported model ({config.origin}) has no data to train on")
@@ -165,7 +165,7 @@ def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) 
 
 
 def load(config: TranslateConfig, folder: Path) -> Translator:
-    """A trained run, ready to predict."""
+    """Load a trained run, ready to predict."""
     both = sides(config, load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder), confidence=confidence.load(folder))
@@ -187,7 +187,7 @@ def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
 
 
 def model(config: TranslateConfig, both: Sides) -> Network:
-    """The network, initialised by the run's seed."""
+    """Make the network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
     tied = _find_tied(config)
     common = {
@@ -267,7 +267,7 @@ def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
 
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
-    """The scores of a model on its test set, or on the validation set where there is none."""
+    """Score a model on its test set, or on the validation set where there is none."""
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     cuts = CutCounts()
@@ -315,7 +315,7 @@ def _reliability(translator: Translator, found: Outputs) -> list[tuple[str, str]
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
-    """A few pairs of different lengths, from short to long."""
+    """Choose a few pairs of different lengths, from short to long."""
     ranked = sorted(pairs, key=lambda pair: len(pair.source.split()))
     count = min(NUM_SAMPLES, len(ranked))
     return [ranked[(2 * rank + 1) * len(ranked) // (2 * count)] for rank in range(count)]

@@ -69,7 +69,7 @@ class Validator:
     @read_long_texts()
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
-        """Scores and the loss; "score" is the chosen one, higher is better."""
+        """Compute scores and the loss; "score" is the chosen one, higher is better."""
         cuts = CutCounts()
         written = self.translator.predict([pair.source for pair in self.pairs], width=1)
         outputs = [found.text for found in cuts.watch(written)]

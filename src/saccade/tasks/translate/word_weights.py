@@ -139,7 +139,7 @@ def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
 
 
 def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> TextSide:
-    """White-space words, as gold alignments count them, whatever the script; </s> is the last."""
+    """Split a text into white-space words, as gold alignments count them, whatever the script; </s> is the last."""
     words, pieces = text.split(), tokenizer.pieces(ids)
     is_word = isinstance(tokenizer, Vocabulary) and tokenizer.kind == "words"
     begins = (is_word or piece.startswith((SPACE, " ")) for piece in pieces[1:])
@@ -148,7 +148,7 @@ def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> TextSide:
 
 
 def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]) -> Tensor:
-    """The weights while targets are read, [B, L, H, T, S]."""
+    """Return the weights while targets are read, [B, L, H, T, S]."""
     weight_BLHTS = cross_weights(translator.model, *_pad(translator, source_ids, target_ids))
     if not weight_BLHTS.shape[1]:
         raise UserError(NO_ATTENTION)
@@ -156,7 +156,7 @@ def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: S
 
 
 def _read_layer(translator: Translator, layer: int, *ids: Sequence[list[int]]) -> Tensor:
-    """The weights of one layer while targets are read, [B, H, T, S]."""
+    """Return the weights of one layer while targets are read, [B, H, T, S]."""
     if not find_attention(translator.model, ("cross",)):
         raise UserError(NO_ATTENTION)
     return cross_weights_of(layer, translator.model, *_pad(translator, *ids))

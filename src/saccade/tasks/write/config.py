@@ -262,7 +262,7 @@ class WriteConfig(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a Transformer."""
+        """Take a Transformer, if the model doesn't say its kind."""
         return fill_kind(given, "model", "transformer")
 
     @model_validator(mode="after")

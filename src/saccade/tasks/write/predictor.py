@@ -86,13 +86,13 @@ class Writer(Predictor):
         return list(self.stream(prompts, **options))
 
     def stream(self, prompts: Iterable[str], **options: Any) -> Iterator[Writing]:
-        """The same in order, in memory that doesn't grow with their number."""
+        """Yield continuations in order, in memory that doesn't grow with their number."""
         return (join_best(best) for best in self.stream_best(prompts, **options))
 
     def stream_best(
         self, prompts: Iterable[str], *, attention: bool = False, window: int = WINDOW, **decoding: Any
     ) -> Iterator[list[Writing]]:
-        """The `num_best` texts for each prompt, best first."""
+        """Yield the `num_best` texts for each prompt, best first."""
         way, rest = self._choose(decoding), iter(several(prompts))
         number = 0
         while part := list(itertools.islice(rest, window)):

@@ -43,7 +43,7 @@ Documents = dict[str, list[str]]
 
 
 def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
-    """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    """Prepare a run; all files are read first, so that a mistake shows before anything is learned."""
     _refuse_several_processes(config)
     config = settle_old(config, WriteFiles)
     documents = _read_sets(config.data)
@@ -87,7 +87,7 @@ def _rows_taken(config: WriteConfig, network: Network, folder: Path, base: Path)
 
 
 def load(config: WriteConfig, folder: Path) -> Writer:
-    """A trained run, ready to write."""
+    """Load a trained run, ready to write."""
     tokenizer = load_tokenizer(_tokenizer_path(config, folder))
     network = load_trained(make_network(config, tokenizer.size), config, folder)
     return Writer(
@@ -138,7 +138,7 @@ def _sample(writer: Writer, stream: Stream, place: _Place) -> PageSample:
 
 
 def _refuse_several_processes(config: WriteConfig) -> None:
-    """An RNN's readers go on from window to window, so one process must have all of them."""
+    """Refuse several processes: an RNN's readers go on from window to window, so one must have all of them."""
     is_team = torch.distributed.is_available() and torch.distributed.is_initialized()
     if config.model.kind == "recurrent" and is_team and torch.distributed.get_world_size() > 1:
         count = torch.distributed.get_world_size()
@@ -146,7 +146,7 @@ def _refuse_several_processes(config: WriteConfig) -> None:
 
 
 def _read_sets(data: WriteFiles) -> Documents:
-    """The documents of every set."""
+    """Read the documents of every set."""
     files: dict[str, object] = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {
         name: list(read_documents(find_files(f"data.{name}", pattern), data.documents))
@@ -188,7 +188,7 @@ def _tokenizer_path(config: WriteConfig, folder: Path) -> Path:
 
 
 def make_network(config: WriteConfig, vocabulary: int) -> Network:
-    """The network, initialised by the run's seed."""
+    """Make the network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
     network = config.model.network(vocabulary, config.data.context)
     if isinstance(network, RecurrentWriter):
@@ -197,7 +197,7 @@ def make_network(config: WriteConfig, vocabulary: int) -> Network:
 
 
 def make_plan(config: WriteConfig, stream: Stream) -> Plan:
-    """Rows at random; of an RNN rows that follow each other."""
+    """Draw rows at random; of an RNN rows that follow each other."""
     kind: type[FollowingWindows | ShuffledWindows] = ShuffledWindows
     if config.model.kind == "recurrent":
         kind = FollowingWindows

@@ -24,7 +24,7 @@ def rouge_n(order: int) -> Overlap:
 
 
 def rouge_l(output: list[str], reference: list[str]) -> float:
-    """F1 of the longest common subsequence (section 3.1)."""
+    """Compute the F1 of the longest common subsequence (section 3.1)."""
     return _f1(longest_common_subsequence(output, reference), len(output), len(reference))
 
 

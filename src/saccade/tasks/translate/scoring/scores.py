@@ -73,7 +73,7 @@ def score_texts(outputs: Sequence[str], references: Sequence[str], *, tokenize: 
 def score_by_length(
     sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
 ) -> list[LengthScores]:
-    """Corpus scores of the pairs in each class of source length, counted in words; empty classes are left out."""
+    """Score the pairs in each class of source length, counted in words; empty classes are left out."""
     if len(sources) != len(outputs):
         raise UserError(f"sources: {len(sources):,} given for {len(outputs):,} outputs; there must be as many")
     lengths = [len(source.split()) for source in sources]
@@ -95,14 +95,14 @@ def choose_shown(judgement: Judgement, references: Sequence[str]) -> list[str]:
 
 
 def describe_scores(scores: TextScores, names: Sequence[str]) -> list[str]:
-    """Scores, each with what is needed to compare it."""
+    """Write scores, each with what is needed to compare it."""
     details = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature, "rouge": ROUGE_SIGNATURE}
     lines = [f"{name_of(name)} {getattr(scores, name):.2f}{'%' * (name in PERCENT)}" for name in names]
     return [f"{line}  ({details[name]})" if name in details else line for name, line in zip(names, lines, strict=True)]
 
 
 def table(rows: Sequence[LengthScores], names: Sequence[str]) -> list[str]:
-    """Scores by length, as lines."""
+    """Write scores by length, as lines."""
     head = ("words in the source", "pairs", *map(name_of, names))
     values = [[f"{getattr(row.scores, name):.2f}" for name in names] for row in rows]
     cells = [head, *((row.label, f"{row.num_pairs:,}", *own) for row, own in zip(rows, values, strict=True))]

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def word_errors(output: str, reference: str) -> int:
-    """The fewest insertions, deletions and substitutions of words between two texts (Levenshtein 1966).
+    """Count the fewest insertions, deletions and substitutions of words between two texts (Levenshtein 1966).
 
     d_ij = min(d_i-1,j + 1, d_i,j-1 + 1, d_i-1,j-1 + [x_i != y_j]); the second term of a whole row is a running minimum.
     """
@@ -22,6 +22,6 @@ def word_errors(output: str, reference: str) -> int:
 
 
 def word_error_rate(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """Errors of all outputs per hundred words of all references, which count as one where there is none."""
+    """Divide errors of all outputs by words of all references, in percent; these count as one where there is none."""
     num_words = sum(len(reference.split()) for reference in references)
     return 100 * sum(map(word_errors, outputs, references)) / max(1, num_words)
