@@ -31,7 +31,7 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(
     found = beam_search(model, *sources(3, 5), options)
     for source, hypotheses in zip((3, 5), found, strict=True):
         ranked = sorted(
-            ((options.normalised(model.score(source, ids), len(ids) + 1), ids) for ids in outputs(options)),
+            ((options.normalize_score(model.score(source, ids), len(ids) + 1), ids) for ids in outputs(options)),
             reverse=True,
         )
         assert [hypothesis.ids for hypothesis in hypotheses] == [ids for _, ids in ranked[:num_best]]
@@ -43,7 +43,7 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(
 @pytest.mark.parametrize(("offset", "worth"), [(5, -3 / (8 / 6) ** 0.5), (0, -3 / 3**0.5), (1, -3 / 2**0.5)])
 def test_an_offset_says_how_lengths_are_counted(offset: int, worth: float) -> None:
     options = BeamOptions(length_penalty=0.5, length_offset=offset)
-    assert options.normalised(-3.0, 3) == pytest.approx(worth)
+    assert options.normalize_score(-3.0, 3) == pytest.approx(worth)
     assert options.hypothesis([4, 5], [-1.0, -1.0, -1.0]).score == pytest.approx(worth)
     with pytest.raises(ValueError, match="length_offset: -1 given; it must be 0 or more"):
         BeamOptions(length_offset=-1)

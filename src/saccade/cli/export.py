@@ -51,7 +51,7 @@ def export(
 
     found = proof.make(prove, threads)
     where = f"The model is in {out}, its proof in {write.find_proof(out)}."
-    proof.tell(found, [*found.lines(), where], out, as_json=as_json)
+    proof.print_proof(found, [*found.lines(), where], out, as_json=as_json)
 
 
 def _scored_set(model: Path, predictor: Predictor, source: Path | None, target: Path | None) -> ScoredSet:

@@ -44,7 +44,7 @@ def import_(
 
     found = proof.make(prove, threads)
     where = f"The run is in {run}, its proof in {run / write.PROOF}."
-    proof.tell(found, [*write.describe(found), where], run, as_json=as_json)
+    proof.print_proof(found, [*write.describe(found), where], run, as_json=as_json)
 
 
 def _split_codes(languages: str | None) -> tuple[str, str] | None:

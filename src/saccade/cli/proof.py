@@ -34,7 +34,7 @@ def make(prove: Callable[[Say], Proof], threads: int | None) -> Proof:
         return prove(say)
 
 
-def tell(proof: Proof, lines: Sequence[str], out: Path, *, as_json: bool) -> None:
+def print_proof(proof: Proof, lines: Sequence[str], out: Path, *, as_json: bool) -> None:
     """Print what was found; a bound that was missed ends the command with exit code 1."""
     typer.echo(json.dumps(proof.plain()) if as_json else "\n".join(lines))
     for missed in proof.missed:

@@ -93,7 +93,7 @@ class BeamResults:
 
     def lose(self, log_probability: float, length: int, cut: Cut) -> None:
         """Remember a hypothesis that is cut at this length, if none before was better."""
-        self.lost = max(self.lost, CutScore(self.options.normalised(log_probability, length), cut))
+        self.lost = max(self.lost, CutScore(self.options.normalize_score(log_probability, length), cut))
 
     @property
     def needs_more(self) -> bool:
@@ -107,7 +107,7 @@ class BeamResults:
             return True
         if self.needs_more:
             return False
-        return self.finished[0].score >= self.options.normalised(best_live, self.limit)
+        return self.finished[0].score >= self.options.normalize_score(best_live, self.limit)
 
     def best(self) -> list[Hypothesis]:
         return name_cut(rank_hypotheses(self.finished, self.cut, self.options.num_best), self.lost)

@@ -80,13 +80,13 @@ class DecodingOptions:
         """Return the option that sets this limit."""
         return "max_length" if limit >= self.max_length else "max_length_factor"
 
-    def normalised(self, log_probability: float, length: int) -> float:
+    def normalize_score(self, log_probability: float, length: int) -> float:
         """log p / ((k + length) / (k + 1))^α, which hypotheses are ranked by; with k = 5 it is Wu 2016, equation 14."""
         counted = max(self.length_offset + length, 1)  # nothing has no length
         return log_probability / (counted / (self.length_offset + 1)) ** self.length_penalty
 
     def hypothesis(self, ids: list[int], log_probabilities: list[float], cut: Cut | None = None) -> Hypothesis:
-        score = self.normalised(sum(log_probabilities), len(log_probabilities))
+        score = self.normalize_score(sum(log_probabilities), len(log_probabilities))
         return Hypothesis(score, ids, log_probabilities, cut is None, cut)
 
 

@@ -39,7 +39,7 @@ class Ctranslate2Hypothesis(NamedTuple):
         return len(self.ids) + self.ended
 
     def rank(self, options: BeamOptions) -> float:
-        return options.normalised(self.total, self.length)
+        return options.normalize_score(self.total, self.length)
 
 
 @final
@@ -189,7 +189,7 @@ class _Batch:
         ended = sorted((one for one in found if one.ended), key=lambda one: one.rank(options), reverse=True)
         best, cut = ended[: options.num_best], [one for one in found if not one.ended]
         worst_wanted = best[-1].rank(options) if len(best) == options.num_best else -math.inf
-        if steps < limit and worst_wanted < options.normalised(_bound_live(found, steps), limit):
+        if steps < limit and worst_wanted < options.normalize_score(_bound_live(found, steps), limit):
             return None
         is_lost = steps == limit and bool(best) and any(one.rank(options) > best[0].rank(options) for one in cut)
         return RankedOutputs([one.ids for one in best], [one.ids for one in cut] if steps == limit else [], is_lost)

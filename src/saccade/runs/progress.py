@@ -67,7 +67,7 @@ class TrainingBar:
 
     def report(self, progress: checkpoints.Progress, measured: dict[str, Any]) -> None:
         """Show and log a step or a validation."""
-        shown: dict[str, Any] = {"memory": _memory_held(self.device) / 2**30}
+        shown: dict[str, Any] = {"memory": _measure_memory(self.device) / 2**30}
         if "loss" in measured:
             shown |= {"loss": self._smooth("loss", measured), "rate": measured["items_per_second"]}
             if self.unit == "tokens":
@@ -156,7 +156,7 @@ def _format_score(measured: dict[str, Any]) -> str:
     return next(_format_figures(same), f"score {score:.2f}")
 
 
-def _memory_held(device: torch.device) -> int:
+def _measure_memory(device: torch.device) -> int:
     return torch.cuda.memory_reserved(device) if device.type == "cuda" else psutil.Process().memory_info().rss
 
 

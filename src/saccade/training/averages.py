@@ -22,13 +22,13 @@ class MovingAverage:
         self.decay = decay
         self.weights: dict[str, Tensor] = {}
         if decay:
-            self.weights = {name: weight.detach().clone() for name, weight in _learned(model)}
+            self.weights = {name: weight.detach().clone() for name, weight in _list_learned(model)}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         if self.weights:
             decay = min(self.decay, (1 + step) / (10 + step))
-            current = [local_shard(weight.detach()) for _, weight in _learned(model)]
+            current = [local_shard(weight.detach()) for _, weight in _list_learned(model)]
             torch._foreach_lerp_([local_shard(weight) for weight in self.weights.values()], current, 1 - decay)
 
     @contextmanager
@@ -42,7 +42,7 @@ class MovingAverage:
             copy_weights(model, own)
 
 
-def _learned(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+def _list_learned(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saccade.data.pictures.canvases import Canvases
 from saccade.models.glimpse_network import GlimpseNetwork, GlimpsePath
-from saccade.tasks.glimpse.loss import Annealed, HybridLoss, _discount_rewards, _rewards
+from saccade.tasks.glimpse.loss import AnnealedPlan, HybridLoss, _discount_rewards, _rewards
 
 
 def loss(**options: Any) -> HybridLoss:
@@ -79,7 +79,7 @@ def test_a_discount_credits_a_look_with_what_it_brings_soon() -> None:
 
 def test_a_batch_has_a_loss_of_each_picture_and_copy() -> None:
     hybrid = loss(copies=3, is_first_random=True)
-    batch = Annealed(_Plan(), 0.2, 0.1, 10).load((0.2, np.array([2, 5])))
+    batch = AnnealedPlan(_Plan(), 0.2, 0.1, 10).load((0.2, np.array([2, 5])))
     assert batch.num_items == 2
     assert float(batch.std) == pytest.approx(0.2)
     torch.manual_seed(1)
@@ -99,7 +99,7 @@ class _Plan:
 
 
 def test_locations_have_less_and_less_noise() -> None:
-    plan = Annealed(_Plan(), 0.4, 0.1, 4)
+    plan = AnnealedPlan(_Plan(), 0.4, 0.1, 4)
     found = [std for number in range(3) for std, _ in plan.epoch(number)]
     assert found == pytest.approx([0.4, 0.4 * 0.25**0.25, 0.2, 0.4 * 0.25**0.75, 0.1, 0.1])
     assert plan.epoch(2)[0][1].tolist() == [2, 3, 4]

@@ -20,7 +20,7 @@ from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFea
 from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.tasks.tag import predictor
 from saccade.tasks.tag.loss import collate, tag_loss
-from saccade.tasks.tag.predictor import Input, Tagged, Tagger, evaluation
+from saccade.tasks.tag.predictor import Input, Tagger, TagResult, evaluation
 
 TAGS = ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
 TEXT = [TaggedSentence(("Anna", "lives", "in", "New", "York")), TaggedSentence(("New", "York", "is", "large"))]
@@ -63,7 +63,7 @@ def test_texts_words_and_sentences_are_tagged_alike() -> None:
 def test_blank_texts_stay_blank_and_empty_words_are_refused() -> None:
     found = tagger().predict(["", "New York", "  "])
     assert [one.words for one in found] == [(), ("New", "York"), ()]
-    assert tagger().predict([""]) == [Tagged((), (), 0.0)]
+    assert tagger().predict([""]) == [TagResult((), (), 0.0)]
     assert tagger().predict([]) == []
     with pytest.raises(UserError, match="sentence 2: a word is empty"):
         tagger().predict([["a"], ["b", " "]])
@@ -108,7 +108,7 @@ def test_probabilities_and_their_picture(tmp_path: Path) -> None:
 
 
 def test_results_as_lines_and_for_programs() -> None:
-    found = Tagged(("in", "New", "York"), ("O", "B-LOC", "I-LOC"), -0.5)
+    found = TagResult(("in", "New", "York"), ("O", "B-LOC", "I-LOC"), -0.5)
     assert found.line() == "in\tO\nNew\tB-LOC\nYork\tI-LOC\n"
     assert found.spans == [Span("LOC", 1, 2)]
     plain = json.loads(json.dumps(found.plain()))

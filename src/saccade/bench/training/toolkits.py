@@ -104,7 +104,7 @@ def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
     """Train with every toolkit in turns, round by round; our row is the first."""
     config = _config(plan.job(), _files(plan.data), plan.precision)
     torch.set_num_threads(plan.threads)
-    contestants = [_Contestant(_row_here("saccade", saccade.__version__), train_ours_steadily)]
+    contestants = [_Contestant(_make_row("saccade", saccade.__version__), train_ours_steadily)]
     contestants += [_make_ready(name, plan, say) for name in plan.names]
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)
@@ -128,7 +128,7 @@ class _Contestant(NamedTuple):
     train: Callable[[ToolkitPlan, TranslateConfig, Path], Round]
 
 
-def _row_here(title: str, version: str) -> ToolkitRow:
+def _make_row(title: str, version: str) -> ToolkitRow:
     return ToolkitRow(title, Versions(version, torch.__version__))
 
 
@@ -136,7 +136,7 @@ def _make_ready(name: str, plan: ToolkitPlan, say: Say) -> _Contestant:
     """Install a peer if it isn't there, and read its versions."""
     if name in LOOPS:
         title = trainers.PEERS[name].title
-        return _Contestant(_row_here(title, torch.__version__), functools.partial(train_loop, name))
+        return _Contestant(_make_row(title, torch.__version__), functools.partial(train_loop, name))
     toolkit = Toolkit.at(PEERS[name], plan.peers_folder / name)
     row = ToolkitRow(toolkit.peer.title)
     try:

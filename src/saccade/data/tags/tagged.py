@@ -102,12 +102,12 @@ def _parts(scheme: str) -> str:
 
 
 def _check(file: TaggedFile, sentence: TaggedSentence, scheme: str) -> None:
-    for index, tag in _misspelled(sentence, scheme):
+    for index, tag in _find_misspelled(sentence, scheme):
         wanted = f"allowed in {scheme}: O, or one of {', '.join(_parts(scheme))} with a hyphen and a kind"
         raise UserError(f"{file.place(sentence, index)}: the tag is {tag!r}; {wanted} (or data.scheme: none)")
 
 
-def _misspelled(sentence: TaggedSentence, scheme: str) -> Iterator[tuple[int, str]]:
+def _find_misspelled(sentence: TaggedSentence, scheme: str) -> Iterator[tuple[int, str]]:
     for index, tag in enumerate(sentence.tags):
         part, hyphen, kind = tag.partition("-")
         if tag != OUTSIDE and not (len(part) == 1 and part in _parts(scheme) and hyphen and kind):

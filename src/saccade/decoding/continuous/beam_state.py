@@ -34,7 +34,7 @@ class BeamState(DecodingState):
         self.num_cut_B = self._zeros(batch)
         self.cut_BX2 = self._zeros(batch, 2 * width + 1, 2)  # the last is for those that aren't cut
         self.lost_B2 = torch.full((batch, 2), -torch.inf, dtype=torch.float64, device=device)  # by a loop, by the limit
-        shares = [options.normalised(1.0, length) for length in range(size.steps)]
+        shares = [options.normalize_score(1.0, length) for length in range(size.steps)]
         self.share_C = torch.tensor(shares, dtype=torch.float64, device=device)
         self.last_share_B = torch.zeros(batch, dtype=torch.float64, device=device)  # at the limit
 

@@ -105,7 +105,7 @@ class _Hypotheses(NamedTuple):
         """Return the scores, nearly: the order of this sum is not that of `hypotheses`."""
         steps = np.arange(self.log_p_NT.shape[1])
         total_N = np.where(steps < self.length_N[:, None], self.log_p_NT, 0).sum(1, dtype=np.float64)
-        shares = np.array([options.normalised(1.0, length) for length in range(len(steps) + 1)])
+        shares = np.array([options.normalize_score(1.0, length) for length in range(len(steps) + 1)])
         return total_N * shares[self.length_N]
 
     def hypotheses(self, options: BeamOptions, cut_N: Integers) -> list[Hypothesis]:

@@ -44,10 +44,10 @@ class ViewChoice(NamedTuple):
         """Return the map with one layer and one head, [1, 1, T, S]."""
         self.check()
         kind = kind_of(insight, self.kind)
-        weight_TS = _through(insight, kind, self.name) if self.name in THROUGH_LAYERS else self._pooled(insight, kind)
+        weight_TS = _through(insight, kind, self.name) if self.name in THROUGH_LAYERS else self._pool(insight, kind)
         return insight.maps[kind]._replace(weight_LHTS=weight_TS[None, None], norm_LHTS=None)
 
-    def _pooled(self, insight: Insight, kind: str) -> Tensor:
+    def _pool(self, insight: Insight, kind: str) -> Tensor:
         found = insight.maps[kind]
         _check_place(self, found.weight_LHTS)
         layer = -1 if self.layer is None else self.layer

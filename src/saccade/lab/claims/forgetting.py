@@ -60,7 +60,7 @@ def recall(name: str, seed: int, length: int, num_steps: int) -> Points:
 
     weights = [*embedding.parameters(), *cells.parameters(), place_SD, *read.parameters(), *answer.parameters()]
     fit(weights, draw_loss, num_steps=num_steps, rate=RATE, most_norm=CLIP, falls=True)
-    return _right_by_place(logits, draw_symbols(TESTED, length, num_symbols=SYMBOLS), is_from_end=True)
+    return _score_by_place(logits, draw_symbols(TESTED, length, num_symbols=SYMBOLS), is_from_end=True)
 
 
 def copy(direction: str, seed: int, length: int, num_steps: int) -> Points:
@@ -83,7 +83,7 @@ def copy(direction: str, seed: int, length: int, num_steps: int) -> Points:
         return network.logits(network(batch.source_BS, batch.source_length_B, batch.read_BT))[:, :length]
 
     fit(network.parameters(), draw_loss, num_steps=num_steps, rate=RATE, most_norm=CLIP, falls=True)
-    return _right_by_place(logits, draw_symbols(TESTED, length, num_symbols=SYMBOLS))
+    return _score_by_place(logits, draw_symbols(TESTED, length, num_symbols=SYMBOLS))
 
 
 def _pair(source_BS: Tensor) -> PairBatch:
@@ -92,7 +92,7 @@ def _pair(source_BS: Tensor) -> PairBatch:
 
 
 @torch.no_grad()
-def _right_by_place(
+def _score_by_place(
     logits: Callable[[Tensor], Tensor], source_BS: Tensor, *, is_from_end: bool = False
 ) -> list[tuple[float, float]]:
     """Return the share of sequences whose symbol is right, by its place, from 1 on."""

@@ -89,7 +89,7 @@ class CopyingModel(nn.Module):
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> CopyState:
         """Read the source and return the state before the first step."""
-        below, memory_BSD = self._below.read_source(self._known(source_BS, self.source), source_length_B)
+        below, memory_BSD = self._below.read_source(self._replace_unknown(source_BS, self.source), source_length_B)
         covered_BS = memory_BSD.new_zeros(source_BS.shape, dtype=torch.float32)
         return CopyState(below, self.pointer.memory(memory_BSD), source_BS, source_length_B, covered_BS)
 
@@ -107,7 +107,7 @@ class CopyingModel(nn.Module):
 
     def point(self, state: CopyState, read_BT: Tensor) -> tuple[CopyInputs, CopyState]:
         """Read some ids; return what writes the words after them, and the state."""
-        vectors_BTD, below = self._below.advance(state.below, self._known(read_BT, self.target))
+        vectors_BTD, below = self._below.advance(state.below, self._replace_unknown(read_BT, self.target))
         context_BTD, weight_BTS = self._point(vectors_BTD, state)
         gate_BT = self.gate(torch.cat([vectors_BTD, context_BTD], -1)).squeeze(-1)
         covered_BS = state.covered_BS + weight_BTS.sum(1)
@@ -134,7 +134,7 @@ class CopyingModel(nn.Module):
         return cast(tuple[Tensor, Tensor], found)
 
     @staticmethod
-    def _known(ids: Tensor, table: nn.Embedding) -> Tensor:
+    def _replace_unknown(ids: Tensor, table: nn.Embedding) -> Tensor:
         """Return ids as the network below reads them."""
         return ids.masked_fill(ids >= table.num_embeddings, UNKNOWN)
 

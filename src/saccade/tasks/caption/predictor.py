@@ -170,8 +170,8 @@ class CaptionWriter(Predictor):
         """Yield the `num_best` sentences for each."""
         way = choose_options(self.options, options)
         rest = iter(several(inputs))
-        while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
-            yield from self._written(part, way, attention=attention)
+        while part := [self._as_source(given) for given in itertools.islice(rest, self.batch_size)]:
+            yield from self._write(part, way, attention=attention)
 
     def num_steps(self, given: Given, /, **decoding: Any) -> int:
         del given
@@ -253,7 +253,7 @@ class CaptionWriter(Predictor):
         longest = self._num_cells * (self.reader.frames or 1)
         return Portable(self.model, reader, self.tokenizer, self.options, longest, _score, join=reader.join)
 
-    def _seen(self, given: Given) -> CaptionSource:
+    def _as_source(self, given: Given) -> CaptionSource:
         if isinstance(given, CaptionSource):
             return given
         if isinstance(given, Path | str):
@@ -265,7 +265,7 @@ class CaptionWriter(Predictor):
         return CaptionSource("", source, source if source.ndim >= 3 else None)
 
     @torch.no_grad()
-    def _written(
+    def _write(
         self, seen: list[CaptionSource], way: BeamOptions | SamplingOptions, *, attention: bool
     ) -> Iterator[list[Caption]]:
         self._check(seen)

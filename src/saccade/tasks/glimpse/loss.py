@@ -41,7 +41,7 @@ class RowPlan(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Annealed:
+class AnnealedPlan:
     """A plan whose batches know the noise of their locations: its standard deviation falls from the first to the last.
 
     What a batch is told depends on its number alone, so a run that was killed goes on exactly.

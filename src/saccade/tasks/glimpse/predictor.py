@@ -131,7 +131,7 @@ class Glimpser(Predictor):
         pictures = (self._grown(picture) for given in several(inputs) for picture in self._pictures(given))
         for _, same in groupby(pictures, key=lambda picture: picture.pixel_CYX.shape):
             while batch := list(islice(same, self.batch_size)):
-                yield from self._seen(batch, noise_TBM2)
+                yield from self._predict_batch(batch, noise_TBM2)
 
     def look(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Insight]:
         """Return where it looked: the path is the answer's own; there are no weights."""
@@ -220,7 +220,7 @@ class Glimpser(Predictor):
         around = [(0, 0), *((gap // 2, gap - gap // 2) for gap in missing)]
         return Picture(picture.name, np.pad(picture.pixel_CYX, around))
 
-    def _seen(self, batch: list[Picture], noise_TBM2: Tensor) -> Iterator[GlimpsePrediction]:
+    def _predict_batch(self, batch: list[Picture], noise_TBM2: Tensor) -> Iterator[GlimpsePrediction]:
         pixel_NCYX = torch.from_numpy(np.stack([picture.pixel_CYX for picture in batch]))
         share_TNV, path_TN2 = (found.float().cpu() for found in self.probabilities(pixel_NCYX, noise_TBM2))
         for row, picture in enumerate(batch):

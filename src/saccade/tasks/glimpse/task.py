@@ -23,7 +23,7 @@ from saccade.tasks.devices import device_for, load_trained
 from saccade.tasks.glimpse.config import (
     GlimpseConfig,
 )
-from saccade.tasks.glimpse.loss import Annealed, HybridLoss
+from saccade.tasks.glimpse.loss import AnnealedPlan, HybridLoss
 from saccade.tasks.glimpse.pictures import number_classes, read_sets
 from saccade.tasks.glimpse.predictor import Glimpser
 
@@ -142,11 +142,11 @@ def _glimpser(config: GlimpseConfig, network: GlimpseNetwork, names: list[str], 
     )
 
 
-def _plan(config: GlimpseConfig, num_rows: int) -> Annealed:
+def _plan(config: GlimpseConfig, num_rows: int) -> AnnealedPlan:
     training = config.training
     rows = ShuffledBatches(num_rows, size=training.batch_size, seed=config.seed, load=torch.from_numpy)
     first = training.first_std or training.std
-    return Annealed(rows, first, training.std, training.std_steps * training.accumulate)
+    return AnnealedPlan(rows, first, training.std, training.std_steps * training.accumulate)
 
 
 def _loss(config: GlimpseConfig, network: GlimpseNetwork, pixel_NCYX: Tensor, label_N: Tensor) -> HybridLoss:

@@ -43,7 +43,7 @@ TOKENS_PER_BATCH = 8192
 Input = str | Sequence[str] | TaggedSentence
 
 
-class Tagged(NamedTuple):
+class TagResult(NamedTuple):
     """A sentence with its tags, and the log-probability of all of them together.
 
     With `probabilities=True` also the probability of each of the `kinds` of tags for each word, [T, V].
@@ -110,14 +110,16 @@ class Tagger(Predictor):
         """The names of the columns that are read beside the words."""
         return tuple(name if isinstance(name, str) else f"column {name}" for name in self.columns.features)
 
-    def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
+    def predict(self, inputs: Iterable[Input], **options: Any) -> list[TagResult]:
         """Tag sentences: texts of white-space words, lists of words, or Sentences, whose documents count.
 
         If the model reads further columns, a text has a line for each word: the word, and its columns behind it.
         """
         return list(self.stream(inputs, **options))
 
-    def stream(self, inputs: Iterable[Input], *, probabilities: bool = False, window: int = WINDOW) -> Iterator[Tagged]:
+    def stream(
+        self, inputs: Iterable[Input], *, probabilities: bool = False, window: int = WINDOW
+    ) -> Iterator[TagResult]:
         """Yield tagged sentences in order, in memory that doesn't grow with their number.
 
         `window` are read before the first is written; a model that reads documents waits for the end of one.
@@ -222,17 +224,17 @@ class Tagger(Predictor):
         scores = evaluation(gold, found, has_spans=self.lexicon.spelling is not None).scores
         return {name: scores[name] for name in ("f1", "precision", "recall", "accuracy") if name in scores}
 
-    def _tag_window(self, window: list[Document], probabilities: bool) -> Iterator[Tagged]:
-        found: dict[int, list[Tagged]] = {}
+    def _tag_window(self, window: list[Document], probabilities: bool) -> Iterator[TagResult]:
+        found: dict[int, list[TagResult]] = {}
         for rows in _batches(window):
             batch = [window[row] for row in rows]
             tagged = self._tag(batch, probabilities)
             for row, document in zip(rows, batch, strict=True):
-                found[row] = [next(tagged) if sentence.words else Tagged((), (), 0.0) for sentence in document]
+                found[row] = [next(tagged) if sentence.words else TagResult((), (), 0.0) for sentence in document]
         return itertools.chain.from_iterable(found[row] for row in range(len(window)))
 
     @torch.no_grad()
-    def _tag(self, batch: Sequence[Document], probabilities: bool) -> Iterator[Tagged]:
+    def _tag(self, batch: Sequence[Document], probabilities: bool) -> Iterator[TagResult]:
         """Tag one batch; sentences without words are left out."""
         batch = [[sentence for sentence in document if sentence.words] for document in batch]
         if not any(batch):
@@ -252,12 +254,12 @@ class Tagger(Predictor):
 
     def _result(
         self, sentence: TaggedSentence, ids: list[int], log_probability: float, probability_TV: Tensor | None
-    ) -> Tagged:
+    ) -> TagResult:
         words = sentence.words
         tags = self._show_span([self.lexicon.tags[index] for index in ids[: len(words)]])
         if probability_TV is None:
-            return Tagged(words, tuple(tags), log_probability)
-        return Tagged(words, tuple(tags), log_probability, tuple(self.lexicon.tags), probability_TV[: len(words)])
+            return TagResult(words, tuple(tags), log_probability)
+        return TagResult(words, tuple(tags), log_probability, tuple(self.lexicon.tags), probability_TV[: len(words)])
 
     def _show_span(self, tags: Sequence[str]) -> list[str]:
         return list(tags) if self.lexicon.spelling is None else convert_tags(tags, "bio")

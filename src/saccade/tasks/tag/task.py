@@ -34,7 +34,7 @@ from saccade.tasks.tag.data import (
     say_sizes,
 )
 from saccade.tasks.tag.loss import collate, tag_loss
-from saccade.tasks.tag.predictor import Tagged, Tagger, evaluation
+from saccade.tasks.tag.predictor import Tagger, TagResult, evaluation
 from saccade.tasks.tally import Tally
 
 LEXICON = "tokenizer.words.json"
@@ -123,7 +123,7 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     return ReportPart(name, scores, sections, _tally(gold, found, has_spans=has_spans))
 
 
-def _tally(gold: Sequence[TaggedSentence], found: Sequence[Tagged], *, has_spans: bool) -> Tally:
+def _tally(gold: Sequence[TaggedSentence], found: Sequence[TagResult], *, has_spans: bool) -> Tally:
     pairs = [(one.tags, other.tags) for one, other in zip(gold, found, strict=True)]
     if not has_spans:
         right = [[sum(map(str.__eq__, true, given)), len(true)] for true, given in pairs]
@@ -167,7 +167,7 @@ class _Validator:
         return {"score": score, **{f"valid_{name}": scores[name] for name in names}, "valid_loss": mean}
 
 
-def _mark_spans(one: TaggedSentence | Tagged) -> Markup:
+def _mark_spans(one: TaggedSentence | TagResult) -> Markup:
     """Write the sentence with its spans in brackets."""
     words = [escape(word) for word in one.words]
     for kind, first, last in find_spans(one.tags):
@@ -176,7 +176,7 @@ def _mark_spans(one: TaggedSentence | Tagged) -> Markup:
     return Markup(" ").join(words)
 
 
-def _mark_tags(one: TaggedSentence | Tagged) -> Markup:
+def _mark_tags(one: TaggedSentence | TagResult) -> Markup:
     marked = Markup("{}<small>/{}</small>")
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 

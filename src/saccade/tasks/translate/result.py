@@ -107,7 +107,7 @@ class TranslationResult(NamedTuple):
         if self.confidence is not None:
             console.print(self.confidence.line(), markup=False, highlight=False, soft_wrap=True)
         if self.attention is not None and self.source_pieces is not None:
-            pieces = self._written()
+            pieces = self._written_pieces()
             console.print(heatmap.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
 
     def draw(self, path: Path) -> None:
@@ -118,12 +118,14 @@ class TranslationResult(NamedTuple):
             raise UserError(f"{path}: there are no weights to draw; ask for attention")
         if self.heard is not None:
             sound.to_file(
-                self.attention, path, words=self._written(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
+                self.attention, path, words=self._written_pieces(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
             )
         else:
-            heatmap.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
+            heatmap.to_file(
+                self.attention, path, queries=self._written_pieces(), keys=self.source_pieces, title=self.text
+            )
 
-    def _written(self) -> list[str]:
+    def _written_pieces(self) -> list[str]:
         return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
 
 

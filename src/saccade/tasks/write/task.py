@@ -62,7 +62,7 @@ def prepare(config: WriteConfig, folder: Path, console: Console) -> Job:
         is_steady=True,
         data=[streams["train"].key],
         counts=[DataCount(f"data.{name}", stream.num_documents) for name, stream in streams.items()],
-        rows=lambda base: _rows_taken(config, network, folder, base),
+        rows=lambda base: _choose_rows(config, network, folder, base),
     )
 
 
@@ -76,7 +76,7 @@ def _mix_old(config: WriteConfig, documents: list[str], console: Console) -> lis
     return mix_old(config, documents, lambda data: _read_sets(data)["train"], console, what="documents", size=len)
 
 
-def _rows_taken(config: WriteConfig, network: Network, folder: Path, base: Path) -> dict[str, tuple[Rows, ...] | None]:
+def _choose_rows(config: WriteConfig, network: Network, folder: Path, base: Path) -> dict[str, tuple[Rows, ...] | None]:
     """Return the rows of a grown vocabulary; what an RNN carries from window to window begins anew."""
     del base
     tables = ["embedding.weight"] + ([] if config.model.tied else ["output.weight"])

@@ -22,7 +22,7 @@ KINDS = {"encoder": "encoder", "decoder": "decoder", "cross": "on the source"}
 LOSS = 0.005  # share of right words that may be lost
 
 
-class HeadOf(NamedTuple):
+class HeadPlace(NamedTuple):
     """A head: the attention it belongs to, and its number there."""
 
     attention: MultiHeadAttention
@@ -57,14 +57,14 @@ def measure(seed: int, is_full: bool) -> Measurements:
     return Measurements({"alone": ranked, "together": {"least needed first": together}}, numbers)
 
 
-def list_heads(network: nn.Module, kind: str) -> list[HeadOf]:
+def list_heads(network: nn.Module, kind: str) -> list[HeadPlace]:
     """List the heads of all layers of a kind."""
     found = find_attention(network, (kind,)).values()
-    return [HeadOf(one, head) for one in found if isinstance(one, MultiHeadAttention) for head in range(HEADS)]
+    return [HeadPlace(one, head) for one in found if isinstance(one, MultiHeadAttention) for head in range(HEADS)]
 
 
 @contextmanager
-def disable_heads(heads: Sequence[HeadOf]) -> Iterator[None]:
+def disable_heads(heads: Sequence[HeadPlace]) -> Iterator[None]:
     """Take the output of these heads away inside the block: their columns of W^O are 0."""
     kept = {one.attention: one.attention.output.weight.detach().clone() for one in heads}
     try:
@@ -76,7 +76,7 @@ def disable_heads(heads: Sequence[HeadOf]) -> Iterator[None]:
             attention.output.weight.data.copy_(weight_DD)
 
 
-def score_without(network: nn.Module, phrases: Phrases, heads: Sequence[HeadOf]) -> float:
+def score_without(network: nn.Module, phrases: Phrases, heads: Sequence[HeadPlace]) -> float:
     """Return the share of right words without these heads."""
     with disable_heads(heads):
         return translator.examine(network, phrases).right
