@@ -43,8 +43,9 @@ TOLD = "name", "question", "claim", "source", "setup", "prediction"
 
 def made(**checks: tuple[float, float]) -> Experiment:
     """An experiment whose numbers are the seed, and twice the seed."""
+    told: dict[str, Any] = dict.fromkeys(TOLD, "one")
     return Experiment(
-        **dict.fromkeys(TOLD, "one"),
+        **told,
         checks=[Check(number, number, *bounds) for number, bounds in checks.items()],
         panels={"line": Panel("Line", "x", "y", log_across=True, log_up=True)},
         measure=lambda seed, _: Measurements(
@@ -253,7 +254,7 @@ def test_every_experiment_has_a_page_with_its_verdict(name: str) -> None:
     for field in ("question", "claim", "source", "setup", "prediction"):
         assert getattr(one, field) in joined, field
     assert f"saccade lab {name}" in page
-    assert "**Verdict: " in page
+    assert f"seeds 1 to {one.seeds}" in page.split("**Verdict: ")[1].splitlines()[0]
     assert f"![{one.question}]({name}.png)" in page
     assert (PAGES / f"{name}.png").exists()
     assert all(check.says in joined for check in one.checks)

@@ -88,5 +88,5 @@ def test_the_command_tells_both(tmp_path: Path) -> None:
     path.write_text(RIGHT.replace(" / query.shape[-1] ** 0.5", ""), encoding="utf-8")
     found = CliRunner().invoke(app, ["lab", "check", str(path), "--json"])
     assert isinstance(found.exception, UserError)
-    assert "1 of 11 properties are wrong" in str(found.exception)
+    assert "1 of 11 properties is wrong" in str(found.exception)
     assert '"problem": "at width 256' in found.stdout

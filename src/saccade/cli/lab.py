@@ -44,7 +44,7 @@ def lab(
 
 def _command(experiment: Experiment) -> Callable[..., None]:
     def command(
-        seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 5,
+        seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = experiment.seeds,
         first: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 1,
         full: Annotated[bool, typer.Option("--full", help="The full size, for an accelerator or much time.")] = False,
         out: Annotated[Path | None, typer.Option(help="The folder for the result.")] = None,
@@ -78,7 +78,7 @@ def lab_check(
         typer.echo("\n".join(verdict.line() for verdict in verdicts))
     wrong = sum(verdict.problem is not None for verdict in verdicts)
     if wrong:
-        raise UserError(f"{file}: {wrong} of {len(verdicts)} properties are wrong")
+        raise UserError(f"{file}: {wrong} of {len(verdicts)} properties {'is' if wrong == 1 else 'are'} wrong")
     if not as_json:
         typer.echo(f"{file}: all {len(verdicts)} properties hold")
 

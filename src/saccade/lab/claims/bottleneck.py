@@ -112,4 +112,5 @@ BOTTLENECK = Experiment(
     },
     measure=measure,
     minutes="four minutes",
+    seeds=3,
 )

@@ -194,4 +194,5 @@ GLIMPSES_CLAIM = Experiment(
     },
     measure=measure,
     minutes="three minutes",
+    seeds=3,
 )

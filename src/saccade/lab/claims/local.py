@@ -65,4 +65,5 @@ LOCAL = Experiment(
     },
     measure=measure,
     minutes="four minutes",
+    seeds=3,
 )

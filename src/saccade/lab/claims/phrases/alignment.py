@@ -70,4 +70,5 @@ ALIGNMENT = Experiment(
     },
     measure=measure,
     minutes="four minutes",
+    seeds=3,
 )

@@ -160,4 +160,5 @@ HEADS_CLAIM = Experiment(
     },
     measure=measure,
     minutes="three minutes",
+    seeds=3,
 )

@@ -105,4 +105,5 @@ SMOOTH = Experiment(
     },
     measure=measure,
     minutes="five minutes",
+    seeds=3,
 )
