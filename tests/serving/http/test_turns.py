@@ -55,6 +55,19 @@ def test_who_sends_one_begins_at_once_and_who_sends_many_a_few_in_a_round() -> N
     run(test)
 
 
+def test_connections_that_were_cut_off_are_nobody_else() -> None:
+    async def test(turns: Turns, begun: list[str]) -> None:
+        for address in ("one", "", "one"):
+            begin(turns, begun, address)
+            await rounds(2)
+            assert not turns.is_shared
+        assert begun == ["one", "", "one"]
+        begin(turns, begun, "other")
+        assert turns.is_shared
+
+    run(test)
+
+
 def test_a_line_rests_while_others_ask_and_only_then() -> None:
     async def test(turns: Turns, begun: list[str]) -> None:
         for _ in range(40):

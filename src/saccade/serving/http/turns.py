@@ -69,7 +69,7 @@ class Turns:
     def take(self, address: str, begin: Begin) -> None:
         """Begin a request of this address now or when it is its turn."""
         now = time.monotonic()
-        if address != self._last:
+        if address and address != self._last:  # who has been cut off has none, and is nobody else
             self._shared_until, self._last = (now + SHARED_SECONDS if self._last else now), address
         self.num_waiting += 1
         if (line := self._lines.get(address)) is not None:
