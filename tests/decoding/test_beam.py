@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from saccade.data.text.tokenizer import END, PAD, START
-from saccade.decoding import BeamOptions, beam_search
+from saccade.decoding import BeamOptions, Hypothesis, beam_search
 from saccade.decoding.beam import BeamResults
 from steppers import LETTERS, Counted, TableModel, Uncached, outputs, small_transformer, sources
 
@@ -68,6 +68,25 @@ def test_it_does_stop_early() -> None:
     model.table[..., END] += 12  # ends at once, and nothing that goes on can be worth more
     beam_search(model, *sources(3, 4), BeamOptions(width=3, max_length=1000, max_length_factor=1000.0))
     assert model.num_steps == 1
+
+
+def test_with_patience_a_search_stops_when_so_many_have_ended() -> None:
+    model = Counted()
+
+    def search(patience: float) -> tuple[int, list[Hypothesis]]:
+        model.num_steps = 0
+        options = BeamOptions(width=4, num_best=4, length_penalty=9.0, patience=patience)  # the longer the better
+        (found,) = beam_search(model, *sources(3), options)
+        return model.num_steps, found
+
+    (few, early), (more, later), (all_steps, whole) = (search(patience) for patience in (1, 2, 0))
+    assert few < more < all_steps
+    assert early[0].score <= later[0].score < whole[0].score
+    assert max(len(one.log_probabilities) for one in early) == few  # the last one that it waited for
+    assert search(1000) == search(0)
+    assert BeamOptions(width=1, patience=0.1).most_ended == 1
+    with pytest.raises(ValueError, match="patience: -1 given; it must be 0 or more"):
+        BeamOptions(patience=-1)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 3.0])

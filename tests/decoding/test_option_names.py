@@ -16,7 +16,7 @@ def test_beam_is_another_name_of_width() -> None:
 
 
 def test_messages_name_what_was_given_and_what_is_allowed_as_the_command_line_does() -> None:
-    with pytest.raises(UserError, match=r"^beem: not an option of a beam; allowed: .*, beam$"):
+    with pytest.raises(UserError, match=r"^beem: not an option of a beam; allowed: .*, beam, patience$"):
         choose_options(BeamOptions(), {"beem": 2})
     for name in ("beam", "width"):
         with pytest.raises(UserError, match=f"^{name}: not an option of samples; allowed: num_best, "):

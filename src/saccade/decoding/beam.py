@@ -31,16 +31,26 @@ from saccade.errors import UserError
 @final
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions(DecodingOptions):
-    """Settings of beam search: `width` hypotheses are kept."""
+    """Settings of beam search: `width` hypotheses are kept.
+
+    With a `patience` p a search stops when p * width of them have ended (Kasai 2022, section 3), as CTranslate2's does
+    with 1, and a better one may be missed. With 0 it goes on while a better one may come.
+    """
 
     width: int = 1
+    patience: float = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, width=1)
+        check_at_least(self, width=1, patience=0)
         if self.num_best > self.width:
             said = f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width"
             raise UserError(f"{said}, so give a wider beam, or sample")
+
+    @property
+    def most_ended(self) -> int:
+        """The number of ended hypotheses after which a search stops; 0: there is none."""
+        return max(1, round(self.width * self.patience)) if self.patience else 0
 
 
 @torch.inference_mode()
@@ -79,10 +89,12 @@ class BeamResults:
     finished: list[Hypothesis] = field(default_factory=list)
     cut: list[Hypothesis] = field(default_factory=list)
     lost: CutScore = field(default_factory=lambda: CutScore())
+    num_ended: int = 0
     is_wanted: bool = True
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
         """Add a hypothesis that ended; the best `num_best` stay."""
+        self.num_ended += 1
         heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities))
         if len(self.finished) > self.options.num_best:
             heapq.heappop(self.finished)
@@ -103,7 +115,7 @@ class BeamResults:
     def is_done(self, best_live: float, length: int) -> bool:
         """Tell whether no live hypothesis can still change the result."""
         is_full = length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width
-        if is_full or not self.is_wanted:
+        if is_full or not self.is_wanted or 0 < self.options.most_ended <= self.num_ended:
             return True
         if self.needs_more:
             return False

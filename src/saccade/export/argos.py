@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
@@ -16,15 +15,18 @@ from typing import cast
 from saccade.attention.positions import Learned
 from saccade.data.text.languages import name_of
 from saccade.data.text.tokenizer import SentencePiece
+from saccade.decoding import BeamOptions, Stepper
 from saccade.export import ctranslate2
-from saccade.export.ctranslate2 import PATIENCE, CTranslate2Engine
-from saccade.export.proof import Engine, Ids, Sample
+from saccade.export.ctranslate2 import CTranslate2Engine
+from saccade.export.proof import Engine, Ids, Sample, search_with
 from saccade.export.splitter import make_splitter
 from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable
 
 ENDING = ".argosmodel"
-BEAM, PENALTY = 4, 0.2  # of Argos
+RULES = BeamOptions(  # of Argos, and of CTranslate2 where Argos says nothing
+    width=4, length_penalty=0.2, length_offset=0, patience=1, min_length=1, max_length=256, max_length_factor=256
+)
 MOST_READ = 1024  # pieces of a sentence; CTranslate2 cuts what is longer
 PROGRAM = "argos-translate-lt"  # the distribution that LibreTranslate installs
 TRANSLATE = """
@@ -92,8 +94,8 @@ def run_program(
 ) -> Mapping[str, object] | None:
     """Install the package into Argos in a folder of its own, translate offline, and compare; None: it isn't installed.
 
-    Argos has a length penalty of its own, with which CTranslate2 may end a search before the best output: so its texts
-    are also compared with those of the engine with that penalty, and with those that it finds when it searches on.
+    Argos has a length penalty of its own, and CTranslate2 may end a search before the best output: so its texts are
+    also compared with those that our search writes by the same rules; of these, all that differ are named.
     """
     try:
         found = version(PROGRAM)
@@ -115,20 +117,19 @@ def run_program(
     if done.returncode:
         raise RuntimeError(f"{package.name}: Argos ended with an error:\n{done.stderr}")
     written = [_space(text) for text in json.loads(done.stdout.splitlines()[-1])]
-    search = partial(cast(CTranslate2Engine, engine).search_as, beam_size=BEAM, length_penalty=PENALTY)
-    mine, penalized = (
-        [_space(portable.target.decode(ids)) for ids in some]
-        for some in (outputs, search(sample.sources[: len(outputs)]))
-    )
-    rows = [row for row, (text, own) in enumerate(zip(written, mine, strict=True)) if text != own]
-    to_the_end = search([sample.sources[row] for row in rows], patience=PATIENCE) if rows else []
-    counts = {
-        "same": len(written) - len(rows),
-        "same_as_engine": sum(map(str.__eq__, written, penalized)),
-        "same_to_the_end": len(written)
-        - sum(_space(portable.target.decode(ids)) != mine[row] for row, ids in zip(rows, to_the_end, strict=True)),
+    sources, network = sample.sources[: len(outputs)], cast(Stepper, portable.network)
+    searched = {
+        "same": outputs,
+        "same_by_its_rules": search_with(RULES, network, sources, portable.join),
+        "same_as_engine": cast(CTranslate2Engine, engine).search_as(
+            sources, beam_size=RULES.width, length_penalty=RULES.length_penalty
+        ),
     }
-    return {"name": PROGRAM, "version": found, **counts, "of": len(written)}
+    texts = {name: [_space(portable.target.decode(ids)) for ids in ids_of] for name, ids_of in searched.items()}
+    counts = {name: sum(map(str.__eq__, written, own)) for name, own in texts.items()}
+    rows = zip(sample.texts, written, texts["same_by_its_rules"], strict=False)
+    others = [dict(zip(("source", PROGRAM, "saccade"), row, strict=True)) for row in rows if row[1] != row[2]]
+    return {"name": PROGRAM, "version": found, **counts, "of": len(written), "different": others}
 
 
 def _space(text: str) -> str:

@@ -27,7 +27,7 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH
 BESIDE = "import.json"  # of a folder; CTranslate2 passes over it
 KEPT = (  # of the search's options
     *("length_penalty", "length_offset", "min_length", "max_length", "max_length_factor", "max_length_extra"),
-    *("no_repeat_ngram", "max_rounds"),
+    *("no_repeat_ngram", "max_rounds", "patience"),
 )
 PATIENCE = 100.0  # a search that ends when so many times its width are finished
 

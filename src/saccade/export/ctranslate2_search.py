@@ -65,6 +65,8 @@ class CTranslate2Search:
             forbidding.append("writes_unknown")
         if options.width > 1 and forbidding:
             return f"{forbidding[0]} in a beam: CTranslate2 gives the probability of forbidden ids to the others"
+        if options.patience:
+            return "patience: it is asked for every output that ends, and these are ranked as ours are"
         return None
 
     def refuse_prefixes(self, options: BeamOptions | SamplingOptions) -> str | None:

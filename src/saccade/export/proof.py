@@ -95,9 +95,8 @@ class Proof:
             said.append(f"{beam}: {same}; BLEU {', '.join(scores)}" if scores else f"{beam}: {same}")
         if program := self.found.get("program"):
             same = f"{program['same']:,} of {program['of']:,} texts are the same"
-            alike = f"{program['same_as_engine']:,} as in CTranslate2 with its length penalty"
-            whole = f"{program['same_to_the_end']:,} as here if it does not end a search early"
-            said.append(f"{program['name']} {program['version']}: {same}, {alike}, {whole}")
+            ruled = f"{program['same_by_its_rules']:,} by its rules of searching"
+            said.append(f"{program['name']} {program['version']}: {same}, {ruled}")
         return said
 
     def _answer_lines(self) -> list[str]:
@@ -365,8 +364,13 @@ def search_ours(
     `join` makes sources a batch.
     """
     options = BeamOptions(width=beam, length_penalty=0, max_length=limit, max_length_factor=limit, max_rounds=0)
+    return search_with(options, writer, sources, join, begins)
+
+
+def search_with(options: BeamOptions, writer: Stepper, sources: Sources, join: Join, begins: Sequence[int] = ()) -> Ids:
+    """Return the outputs that our search finds with these options; each begins with these ids."""
     found: Ids = [[] for _ in sources]
-    for rows in batch_by_length([len(source) for source in sources], TOKENS // beam):
+    for rows in batch_by_length([len(source) for source in sources], TOKENS // options.width):
         best = search(writer, *join([sources[row] for row in rows]), options, [begins] * len(rows))
         for row, hypotheses in zip(rows, best, strict=True):
             found[row] = hypotheses[0].ids

@@ -78,6 +78,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"width": 4, "length_penalty": 4.0, "max_length_factor": 30.0, "max_rounds": 2, "num_best": 3},
         {"width": 4, "max_length": 6, "num_best": 2},
         {"width": 4, "no_repeat_ngram": 2},
+        {"width": 4, "patience": 1.0, "length_penalty": 0.2, "length_offset": 0, "num_best": 2},
         {"width": 40, "num_best": 3},
         {"width": 5, "max_length_factor": 0.5, "max_length_extra": 1, "num_best": 4},
     ],

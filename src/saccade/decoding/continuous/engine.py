@@ -54,6 +54,8 @@ class DecodingEngine:
             return "samples are drawn on the host"
         if not hasattr(self.model, "slots"):
             return f"{type(self.model).__name__} has no slots"
+        if options.patience:
+            return "patience: slots search while a better output may come"
         if options.width > WIDEST:
             return f"a beam of more than {WIDEST}"
         if self.device.type not in SETTINGS:

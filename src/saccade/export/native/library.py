@@ -29,7 +29,7 @@ class SearchOptions(ctypes.Structure):
     """`struct options` of csrc/search.c."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("width", "num_best", "min_length", "max_rounds", "length_offset")),
+        *((name, c_int64) for name in ("width", "num_best", "min_length", "max_rounds", "length_offset", "most_ended")),
         ("banned", c_uint64),
         ("length_penalty", c_double),
     ]

@@ -114,6 +114,7 @@ class _RunningSearch:
             options.min_length,
             options.max_rounds,
             options.length_offset,
+            options.most_ended,
             sum(1 << number for number in banned),
             options.length_penalty,
         )

@@ -328,6 +328,11 @@ class TranslateDecoding(Section):
         default=5,
         description="k of what log p is divided by, ((k + length) / (k + 1))^length_penalty; 0 is Hugging Face's.",
     )
+    patience: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0,
+        description="The search stops when beam times so many outputs have ended, and may miss a better one; 1 is "
+        "CTranslate2's. 0: it goes on while a better output may come.",
+    )
     min_length: Annotated[int, Field(ge=0)] = 0
     max_length: Positive = Field(default=4096, description="No output has more tokens, </s> included.")
     max_length_factor: OrAuto[Annotated[float, Field(gt=0)]] = Field(

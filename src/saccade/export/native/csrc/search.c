@@ -10,7 +10,7 @@
 enum { LONGEST_BLOCK = 16, SHORTEST_LOOP = 32, LONGEST_LOOP = 512, END = 2, NO_ID = -1 };
 
 struct options {
-  int64_t width, num_best, min_length, max_rounds, length_offset;
+  int64_t width, num_best, min_length, max_rounds, length_offset, most_ended;
   uint64_t banned;  // ids that are never written
   double length_penalty;
 };
@@ -35,7 +35,8 @@ struct sentence {
   bool is_guarded, is_wanted, is_done;
   struct memory memory;
   struct hypothesis *live, *next, *found;
-  long num_live, num_found, num_ended, num_cut;
+  long num_live, num_found, num_ended, num_cut;  // ended: of those that are kept
+  long ended_in_all;
   double lost_score;
   enum lost lost;
   char **entries;  // of keys and values
@@ -137,6 +138,7 @@ static void keep(const struct options *options, struct sentence *own, const stru
   for (long i = 0; i < h->count; i++) total += h->steps[i];
   double score = rank(options, total, h->count);
   struct hypothesis *place = 0;
+  own->ended_in_all += kind == ENDED;
   if (kind == ENDED && own->num_ended >= options->num_best) {
     for (long i = 0; i < own->num_found; i++)
       if (own->found[i].kind == ENDED && (!place || own->found[i].score < place->score)) place = &own->found[i];
@@ -246,6 +248,7 @@ static bool extend_one(const struct options *options, struct sentence *own, cons
 
 static bool is_done(const struct options *options, const struct sentence *own, float best_live, long length) {
   if (length >= own->limit || best_live == -INFINITY || own->num_cut >= options->width || !own->is_wanted) return true;
+  if (options->most_ended && own->ended_in_all >= options->most_ended) return true;
   if (own->num_ended < options->num_best) return false;
   double worst = INFINITY;
   for (long i = 0; i < own->num_found; i++)
