@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ def test_equations_are_mathml(site: Path) -> None:
         text = page.read_text("utf-8")
         assert 'display="block"' in text, page
         assert "$" not in text.split("<article")[1].split("</article>")[0], page
-        assert "\\" not in text.split("<math")[1].split("</math>")[0], page
+        equations = [one.split("</math>")[0] for one in text.split("<math")[1:]]
+        assert not [one for one in equations if re.search(r"\\|\*|&amp;", one)], page  # what the converter doesn't know
 
 
 def test_dead_links_and_what_is_loaded_are_found(tmp_path: Path) -> None:
