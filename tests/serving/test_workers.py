@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from saccade.decoding.slices import ComputationEnded, tick_of
@@ -18,7 +21,7 @@ from saccade.serving import work
 from saccade.serving.batcher import Batcher
 from saccade.serving.models import ServedRun
 from saccade.serving.processes import workers as workers_module
-from saccade.serving.processes.workers import ModelWorkers, WorkerLost, Workers, WorkerTask, can_fork
+from saccade.serving.processes.workers import ModelWorkers, Worker, WorkerLost, Workers, WorkerTask, can_fork
 from saccade.serving.waiting import ModelCall
 from servers import serving
 
@@ -219,6 +222,42 @@ def test_who_leaves_takes_the_worker_along_and_a_lost_one_fails_its_own_batch(wo
         assert await batcher.submit(DOUBLE, [1], client="slow", costs=[SLOW]) == [(2, os.getpid())]  # as without them
 
     run(test, workers)
+
+
+def test_when_the_process_that_forks_workers_is_killed_slow_work_is_done_here(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = set(psutil.Process().children())
+    workers = Workers({"two": 2}, (double, wait))
+    (forking,) = set(psutil.Process().children()) - before
+
+    async def test(batcher: Batcher) -> None:
+        slow = asyncio.create_task(batcher.submit(WAIT, [f"{tmp_path}/none"], client="slow", costs=[SLOW]))
+        assert await batcher.submit(DOUBLE, [1], client="other", costs=[SLOW])
+        forking.kill()
+        with pytest.raises(WorkerLost):  # workers end with it
+            await slow
+        while workers.is_open:
+            with contextlib.suppress(WorkerLost):  # an idle one that had not ended yet
+                await batcher.submit(DOUBLE, [1], client="other", costs=[SLOW])
+        for number in range(3):
+            found = await batcher.submit(DOUBLE, [number], client="other", costs=[SLOW])
+            assert found == [(2 * number, os.getpid())]
+        assert workers.num_workers == 0
+        said = "the process that forks workers has ended: slow work is computed in slices"
+        assert sum(record.message.startswith(said) for record in caplog.records) == 1
+
+    run(test, workers)
+    workers.close()
+
+
+def test_a_worker_that_ended_before_it_began_is_lost(workers: Workers) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    workers.num_workers += 1
+    with pytest.raises(WorkerLost):
+        workers.compute(Worker(ours), WorkerTask("two", DOUBLE, [1]), Watcher())
+    assert workers.num_workers == 0
 
 
 def test_answers_of_workers_are_those_of_the_server(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import logging
 import mmap
 import os
 import pickle
@@ -38,6 +39,7 @@ KILLED_FIRST = "500"  # where the machine has no memory left
 FORKED_ENGINES = ("torch", "native")  # others have threads, which do not come along
 SIZE = struct.Struct("!Q")
 HIRE, READY, TASK, WANTED = b"h", b"r", b"t", b"w"
+INSTEAD = "slow work is computed in slices between quick work from now on"
 DIE_WITH_PARENT = 1  # of prctl
 STANDARD_ERROR = 2
 MAPPED_FROM = 1 << 16  # bytes
@@ -108,7 +110,9 @@ class Workers:
             with theirs:
                 try:
                     socket.send_fds(self._channel, [HIRE], [theirs.fileno()])
-                except OSError:  # the process that forks them has ended
+                except OSError:  # no other one can be forked, as threads run now
+                    if self.is_open:
+                        logging.getLogger(__name__).warning("the process that forks workers has ended: %s", INSTEAD)
                     self.is_open = False
                     ours.close()
                     return None
@@ -174,7 +178,10 @@ class Worker:
     def compute(self, task: WorkerTask, watcher: Watcher) -> WorkerResult:
         """Have it compute; raise `ComputationEnded` when nobody waits any more, an error when it has ended."""
         if self._process < 0:
-            _, (self._process, *_), _, _ = socket.recv_fds(self._connection, len(READY), 1)
+            _, handles, _, _ = socket.recv_fds(self._connection, len(READY), 1)
+            if not handles:
+                raise EOFError
+            (self._process,) = handles
         self._connection.sendall(TASK)
         _send(self._connection, task)
         told = None
