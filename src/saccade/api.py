@@ -84,6 +84,7 @@ def evaluate(run: AnyPath | Predictor, *files: AnyPath, device: str | None = Non
         predictor = load(run, device=device)
         if not paths and predictor.traits.needs_files:
             paths = list_test_files(Path(run))
+        refuse_changed(paths, Path(run))
     else:
         predictor = run
         if device is not None:
@@ -187,7 +188,6 @@ def list_test_files(folder: Path) -> list[Path]:
     found = [Path(name) for name in given if isinstance(name, str)]
     if not found:
         raise UserError("files: none given, and the run's config names no test set (data.test)")
-    refuse_changed(found, folder)
     return found
 
 

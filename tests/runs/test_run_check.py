@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade import manifest
-from saccade.api import list_test_files
+from saccade.api import evaluate
 from saccade.cli import app
 from saccade.config.load import save_config
 from saccade.errors import UserError
@@ -67,6 +68,10 @@ def copied(trained: Path, tmp_path: Path) -> Path:
     """A copy of it, with its data where they were."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     return tmp_path
+
+
+def call(*arguments: str) -> None:
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def flip(path: Path, seed: str) -> None:
@@ -203,13 +208,14 @@ def test_data_that_came_with_a_run_and_changed_are_named_and_not_used(copied: Pa
     config = config_file.load_config(run / "config.yaml", [f"data.test={test}"])
     save_config(config, run / "config.yaml")
     manifest.record(run, "data/test.txt")
-    assert list_test_files(run) == [test]
     flip(test, "")
     refused, warned = load_and_go_on(copied)
     assert re.search(r"data/test\.txt is damaged: it has changed since it was written", refused)
-    assert re.search(r"data/test\.txt has changed since it was written; it is not used here", warned)
-    with pytest.raises(UserError, match=r"data/test\.txt is damaged"):
-        list_test_files(run)
+    assert re.search(r"data/test\.txt has changed since it was written; the model does not depend on it", warned)
+    for files in ((), (test,)):
+        for use in (partial(evaluate, run, *files), partial(call, "evaluate", str(run), *map(str, files))):
+            with pytest.warns(UserWarning, match="does not depend on it"), pytest.raises(UserError, match="is damaged"):
+                use()
 
 
 def test_a_kill_while_a_file_is_replaced_leaves_a_run_that_loads(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ from saccade.data.text.corpus import read_raw_lines
 from saccade.errors import UserError
 from saccade.export.choice import EngineChoice
 from saccade.inspection.draw import heatmap
+from saccade.runs.check import refuse_changed
 from saccade.runs.load import load_run
 from saccade.tasks.base import Portable, Predictor
 
@@ -116,6 +117,7 @@ def evaluate(
     if not files and predictor.traits.needs_files:
         files = list_test_files(model)
         typer.echo(f"The run's own test set: {' '.join(map(str, files))}", err=True)
+    refuse_changed(files, model)
     with terminal.quiet():
         watch = functools.partial(terminal.count_outputs, hidden=as_json)
         found = predictor.evaluate(files or [], watch=watch, **options)

@@ -86,6 +86,8 @@ def _change_error(path: Path) -> UserError:
 
 
 def _describe_unused(path: Path) -> str:
+    if path.parent.name == manifest.DATA.rstrip("/"):
+        return f"{path} has changed since it was written; the model does not depend on it"
     accepts = _accepts(path.parent) if path.name == EXAMPLES else ""
     return f"{path} has changed since it was written; it is not used here{accepts}"
 
