@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from saccade.data.text.corpus import clean
 from saccade.data.text.tokenizer import (
     END,
+    LONGEST,
     PAD,
     SPECIAL,
     START,
@@ -115,6 +117,34 @@ def test_a_vocabulary_is_no_larger_than_the_text_allows_and_says_what_is_the_lea
 def test_blank_lines_teach_nothing(kind: str) -> None:
     with pytest.raises(UserError, match="no text to learn from"):
         train_tokenizer(kind, ["", ""], 300)
+
+
+REPEATED = {
+    "one word on a long line": [*TEXTS, "house " * 8_000],
+    "the same lines twice": [*TEXTS, *(made := [f"{a}{b} {b}{a}" for a in range(70) for b in range(14)]), *made, "end"],
+}
+
+
+@pytest.mark.parametrize("texts", REPEATED.values(), ids=list(REPEATED))
+def test_what_is_written_twice_is_learned_from_as_fast(texts: list[str]) -> None:
+    start = time.process_time()
+    tokenizer = train_tokenizer("unigram", texts, 320)
+    assert time.process_time() - start < 5  # it took 30 s and more
+    assert tokenizer.pieces(tokenizer.encode("the house")) == ["▁the", "▁house"]
+
+
+def test_a_line_of_more_than_a_megabyte_is_learned_from() -> None:
+    tokenizer = train_tokenizer("bpe", [*TEXTS, "elephant " * 120_000], 320)
+    assert tokenizer.pieces(tokenizer.encode("the elephant")) == ["▁the", "▁elephant"]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_long_texts_teach_what_their_parts_teach(kind: str) -> None:
+    words = [word for text in TEXTS for word in text.split()]
+    long = " ".join(words * 9)
+    assert len(long) > LONGEST
+    whole, parts = (SentencePiece.train(kind, texts, 285, seed=0) for texts in ([long], [long[:500], long[500:]]))
+    assert whole.model == parts.model
 
 
 def test_a_sample_is_fair_and_the_same_for_the_same_seed() -> None:

@@ -82,11 +82,14 @@ def test_a_run_keeps_its_kind_and_says_it(tmp_path: Path) -> None:
         trained(tmp_path, model={"size": "tiny"}, training={"max_steps": 3})
 
 
-def summing(folder: Path, **sections: Any) -> tuple[Any, str]:
+def summing(folder: Path, subject: str = "{} meeting", **sections: Any) -> tuple[Any, str]:
     """Train on mails with their subjects for a step; return the run's config, and what was said of its model."""
     names = [f"{first}{second}on" for first in ("bar", "cal", "del", "far") for second in ("n", "st", "tr", "l", "m")]
     words = "please let me know whether you can come to the meeting that we have planned for the next week with"
-    rows = [f"hello {one} and {other} {words} {one}\t{other} meeting\n" for one in names for other in names]
+    rows = [
+        f"hello {one} and {other} {words} {one}\t{subject.format(other, one)}\n" for one in names for other in names
+    ]
+    folder.mkdir(exist_ok=True)
     (folder / "mails.tsv").write_text("".join(rows), encoding="utf-8")
     content = {
         "data": {"train": {"source": f"{folder}/mails.tsv"}, "valid": {"count": 5}},
@@ -105,6 +108,22 @@ def test_few_summaries_get_a_model_that_copies_words(tmp_path: Path) -> None:
     assert said == "model: rnn that copies words of its source (few texts that are summed up)"
     assert (config.model.kind, config.model.copies, config.model.width) == ("rnn", True, 128)
     assert (config.tokenizer.shared, config.training.metric) == (True, "rouge")
+
+
+def test_summaries_of_words_that_are_frequent_or_copied_are_learned_as_words_and_slowly(tmp_path: Path) -> None:
+    config, _ = summing(tmp_path)
+    assert config.tokenizer.kind == "words"
+    assert (config.training.learning_rate, config.training.ema) == (0.001, 0.999)
+    given: dict[str, Any] = {"training": {"learning_rate": 0.002, "ema": 0.0}, "tokenizer": {"vocabulary_size": 30}}
+    config, _ = summing(tmp_path / "given", **given)
+    assert (config.training.learning_rate, config.training.ema) == (0.002, 0.0)
+    assert (config.tokenizer.kind, config.tokenizer.vocabulary_size) == ("words", 30)
+
+
+@pytest.mark.parametrize(("subject", "tokenizer"), [("{0}-{1} {0}/{1}", {}), ("{} meeting", {"kind": "bpe"})])
+def test_other_summaries_are_learned_as_ever(subject: str, tokenizer: dict[str, Any], tmp_path: Path) -> None:
+    config, _ = summing(tmp_path, subject, tokenizer=tokenizer)
+    assert (config.model.copies, config.training.learning_rate, config.training.ema) == (True, 0.003, 0.0)
 
 
 @pytest.mark.parametrize(
