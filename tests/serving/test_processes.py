@@ -186,8 +186,32 @@ def list_workers(where: RunningServer) -> list[int]:
 
 def open_states(where: RunningServer) -> list[int]:
     """The states of all connections, as the processes tell them."""
+    return [state for states in states_by_process(where) for state in states]
+
+
+def states_by_process(where: RunningServer) -> list[list[int]]:
     files = {Path(one.path) for pid in list_workers(where) for one in psutil.Process(pid).memory_maps()}
-    return [state for path in files if path.name.startswith("connections-") for state in path.read_bytes() if state]
+    return [[*filter(None, path.read_bytes())] for path in files if path.name.startswith("connections-")]
+
+
+@contextmanager
+def open_connections(where: RunningServer, number: int) -> Iterator[None]:
+    """Open connections that wait for their clients; the same ones still answer at the end."""
+    clients = [HTTPConnection(where.host, where.port, timeout=PATIENCE) for _ in range(number)]
+
+    def ask_each() -> None:
+        for client in clients:
+            client.request("GET", "/health")
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (200, b'{"status":"ok"}')
+
+    ask_each()
+    sockets = [client.sock for client in clients]
+    yield
+    ask_each()
+    assert [client.sock for client in clients] == sockets
+    for client in clients:
+        client.close()
 
 
 def check_who_is_in_a_request_is_told_and_who_waits_is_answered_by_another(where: RunningServer, log: Path) -> None:
@@ -273,8 +297,11 @@ def test_one_that_is_killed_is_replaced_nothing_counted_is_forgotten_and_they_en
         count_to(6)
         before = list_workers(where)
         assert len(before) == 2
-        os.kill(before[0], signal.SIGKILL)
-        until(lambda: len(events(log, "listening")) == 3)
+        with open_connections(where, 24):
+            until(lambda: [len(states) for states in states_by_process(where)] == [12, 12])
+            os.kill(before[0], signal.SIGKILL)
+            until(lambda: len(events(log, "listening")) == 3)
+            until(lambda: [len(states) for states in states_by_process(where)] == [12, 12])
         assert [one["code"] for one in events(log, "lost")] == [-9]
         translate(4)
         count_to(10)

@@ -201,13 +201,15 @@ class Server(uvicorn.Server):
         if not task.cancelled():
             task.exception()  # the client may have gone in the meantime: nothing is to be done about that
 
-    def _retire(self) -> None:
-        """Give back what is idle, and end when nothing is left."""
+    def _give_back(self, inbox: Inbox) -> None:
+        """Give back idle connections, as many as others are to have; to retire, all, and end when none is left."""
         connections = [cast(Protocol, one) for one in self.server_state.connections]
-        for connection in connections:
-            if connection.is_idle:
-                connection.give_back()
-        self.should_exit = not connections and not self._beginning and not self.door.num_waiting
+        idle = [one for one in connections if one.is_idle]
+        for connection in idle if inbox.is_retiring else idle[: inbox.num_to_share]:
+            connection.give_back()
+        inbox.num_to_share = max(0, inbox.num_to_share - len(idle))
+        if inbox.is_retiring:
+            self.should_exit = not connections and not self._beginning and not self.door.num_waiting
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -253,8 +255,7 @@ class Server(uvicorn.Server):
                 self.workers.end_idle()
         if self.inbox is not None:
             self.inbox.send()
-            if self.inbox.is_retiring:
-                self._retire()
+            self._give_back(self.inbox)
         if self.readiness.is_draining:
             if self._to_say is not None:  # not by the signal itself, which may have come while a line was written
                 log("draining", requests=self._to_say)

@@ -17,7 +17,7 @@ from typing import NamedTuple, final
 
 FREE, WAITS, ASKED, ANSWERED = range(4)  # nothing; for its client; for us; a part of the answer is sent
 SLOTS = 1 << 16  # connections of one process
-TAKE, RETIRE, CLOSED, GIVEN_BACK = b"t", b"r", b"c", b"g"  # what processes tell each other
+TAKE, RETIRE, SHARE, CLOSED, GIVEN_BACK = b"t", b"r", b"s", b"c", b"g"  # what processes tell each other
 MESSAGE = struct.Struct("!cI")
 
 
@@ -67,8 +67,15 @@ class Outbox:
 
     def retire(self) -> bool:
         """Tell the process to give back what waits and to end; return whether it was told."""
+        return self._tell(RETIRE, 0)
+
+    def share(self, number: int) -> bool:
+        """Tell the process to give back so many connections, each when it waits; return whether it was told."""
+        return self._tell(SHARE, number)
+
+    def _tell(self, kind: bytes, number: int) -> bool:
         try:
-            self.channel.send(MESSAGE.pack(RETIRE, 0))
+            self.channel.send(MESSAGE.pack(kind, number))
         except OSError:
             return False
         return True
@@ -82,6 +89,7 @@ class Outbox:
                 connection = self.held.pop(slot)
                 self._free.append(slot)
                 if kind == GIVEN_BACK:
+                    self.states[slot] = FREE
                     found.append(connection)
                 else:
                     connection.close()
@@ -125,6 +133,7 @@ class Inbox:
         self.channel, self.states = channel, open_states(states)
         self.channel.setblocking(False)
         self.is_retiring = False
+        self.num_to_share = 0
         self._unsent = deque[bytes]()
 
     def take(self, begin: Callable[[HeldConnection, socket.socket], None]) -> None:
@@ -137,6 +146,9 @@ class Inbox:
                 kind, slot = MESSAGE.unpack(message)
                 if kind == RETIRE:
                     self.is_retiring = True
+                    continue
+                if kind == SHARE:
+                    self.num_to_share = slot
                     continue
                 if not handles:  # there are too many open files
                     self.tell(CLOSED, slot)

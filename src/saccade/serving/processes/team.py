@@ -38,7 +38,8 @@ MOST_FAILURES = 5  # in a row, without any process that serves
 OWN = "first"
 ACCEPTED_AT_ONCE = 64
 LINGER = 1.0  # seconds in which a client may read why it gets no answer
-SETTLED = 1.0  # seconds from one look at the run folders to the next
+SETTLED = 1.0  # seconds from one look at the run folders to the next, and at who has too many connections
+UNEVEN = 8  # connections more than twice as many as another process has
 UNREAD = (".jsonl", ".html")  # files of a run that no server reads: its log, its report
 _BODY = b'{"error": "The process that answered this request has ended; ask again"}'
 LOST = (
@@ -141,7 +142,7 @@ class _Team:
         self.signals: list[int] = []
         self.waiting = deque[socket.socket]()  # connections that no process has taken
         self.leaving = deque[tuple[float, socket.socket]]()  # connections that were answered here, and when they close
-        self._again_at, self._told = 0.0, b""
+        self._again_at, self._share_at, self._told = 0.0, 0.0, b""
 
     def run(self, number: int) -> None:
         for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -176,6 +177,7 @@ class _Team:
                 log("reloading")
                 self.counts.reloads += 1
         self._retire_old()
+        self._share_out()
         self._accept()
         while self.leaving and self.leaving[0][0] < time.monotonic():
             self.leaving.popleft()[1].close()
@@ -238,6 +240,15 @@ class _Team:
                 one.place == old.place and one.serves and one.version > old.version for one in self.members
             ):
                 old.is_retiring = old.outbox.retire()
+
+    def _share_out(self) -> None:
+        """Have the process with most connections give some to the one with fewest, which has just begun, say."""
+        if (now := time.monotonic()) < self._share_at or not (able := self._able()):
+            return
+        self._share_at = now + SETTLED
+        fewest, most = len(able[0].outbox.held), len(able[-1].outbox.held)
+        if most > 2 * fewest + UNEVEN:
+            able[-1].outbox.share((most - fewest) // 2)
 
     def _able(self) -> list[_Member]:
         """Return the processes that take connections, the one with the fewest first."""
