@@ -231,6 +231,36 @@ def test_when_time_is_up_the_table_is_of_whole_seeds(
     assert run(9)["seeds"] == [1, 2, 3, 4]
 
 
+def test_time_is_made_equal_by_steps(
+    tmp_path: Path, here: list[worker.Errand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = config(tmp_path), tmp_path / "out"
+    paces = {"attention": 0.1, "mean": 0.2}
+    monkeypatch.setattr(comparisons, "read_pace", lambda folder: paces[folder.parent.name.removeprefix("pooling=")])
+    found = comparisons.run(options(path, jobs=1, equal="time"), out, QUIET)
+    assert found["steps"] == {"pooling=attention": 8, "pooling=mean": 4}
+    trained = {(Path(errand.folder).parent.name, errand.changes["training.max_steps"]) for errand in here[4:]}
+    assert trained == {("pooling=attention", 8), ("pooling=mean", 4)}
+    assert all("-4" in Path(errand.folder).name for errand in here[4:] if errand.changes["training.max_steps"] == 4)
+    assert "Steps: 4 to 8, as many as take the time of pooling=attention." in " ".join(result.describe(found))
+    with pytest.raises(UserError, match="--equal: time given; it needs two or more --rates"):
+        comparisons.run(options(path, factors=[1.0], equal="time"), tmp_path / "other", QUIET)
+
+
+def test_a_pace_is_the_usual_one(tmp_path: Path) -> None:
+    rows = [
+        (1, 9.0),
+        (11, 1.0),
+        (21, 1.0),
+        (21, 0.5),
+        (31, 4.0),
+    ]  # a slow start, a validation, others' work
+    (tmp_path / "log.jsonl").write_text(
+        "".join(json.dumps({"step": step, "seconds": seconds, "loss": 1.0}) + "\n" for step, seconds in rows), "utf-8"
+    )
+    assert comparisons.read_pace(tmp_path) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_table_cuts_no_name(width: int) -> None:
     row = ["880,937", "0.002", "12", "77.31", "76.20 to 78.35", "-0.53", "-1.12 to +0.21", "0.123"]

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import typer
@@ -37,6 +37,10 @@ def compare(
         str | None, typer.Option(help="A field, say model.width, that gives each the parameters of the first.")
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, max=1, help="How far numbers of parameters may differ.")] = 0.02,
+    equal: Annotated[
+        Literal["steps", "time"],
+        typer.Option(help="What all have the same of: steps, or time."),
+    ] = "steps",
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time. (default: 1, or one a GPU)")] = None,
     threads: Threads = None,
     minutes: Annotated[
@@ -62,6 +66,7 @@ def compare(
         jobs=jobs,
         threads=threads or max(1, (os.cpu_count() or 1) // jobs),
         minutes=math.inf if minutes is None else minutes,
+        equal=equal,
     )
     folder = Path("runs/compare") / config.stem if out is None else out
     with terminal.quiet():

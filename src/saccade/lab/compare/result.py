@@ -115,9 +115,13 @@ def describe(found: Mapping[str, Any]) -> list[str]:
         how = "95%: bootstrap over seeds; p: permutation of seeds"
     else:
         how = f"95%: paired bootstrap over seeds and {found['num_examples']:,} examples; p: permutation of outputs"
+    steps = found["steps"].values()
+    timed = (
+        f" Steps: {min(steps):,} to {max(steps):,}, as many as take the time of {first}." if len({*steps}) > 1 else ""
+    )
     return [
         f"Means of {seeds} seeds on the set {found['set']}{chosen}. Better by: than {first}. {how}, after Holm.",
-        "Minutes are those of this machine, beside whatever else ran.",
+        f"Minutes are those of this machine, beside whatever else ran.{timed if found['equal'] == 'time' else ''}",
     ]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 from rich.console import Console
@@ -41,16 +43,26 @@ class ComparisonOptions:
     jobs: int
     threads: int | None
     minutes: float = math.inf  # after which no run is begun
+    equal: Literal["steps", "time"] = "steps"  # of all variants, when they train
 
     def plan(self) -> dict[str, Any]:
         """Return what makes it another comparison."""
-        names = ("overrides", "vary", "first", "factors", "match", "tolerance")
+        names = ("overrides", "vary", "first", "factors", "match", "tolerance", "equal")
         return {"config": str(self.config), **{name: getattr(self, name) for name in names}}
+
+
+class Chosen(NamedTuple):
+    """What a variant is trained with: its learning rate, and its steps."""
+
+    rate: float
+    steps: int
 
 
 def run(options: ComparisonOptions, out: Path, console: Console) -> dict[str, Any]:
     """Train, test and draw; return what compare.json holds."""
     check_seeds(options.seeds)
+    if options.equal == "time" and len(options.factors) < 2:
+        raise UserError("--equal: time given; it needs two or more --rates, as their trainings are what is timed")
     changes = variants.list_changes(options.vary)
     for one in changes:  # before anything is built
         variants.load(options.config, options.overrides, one, out)
@@ -112,9 +124,9 @@ class _Comparison:
         first = self.budgets[0] if self.budgets else shortest
         every = min(one.outline.validate_every for one in self.variants)
         self.validate_every = first // -(-first // every) if self.budgets else every
-        rates = self.tune()
+        chosen = self.tune()
         pairs = [(one, seed) for seed in self.seeds for one in self.variants]  # cut short, it is fair with fewer seeds
-        self.workers.each(lambda worker, pair: self._finish(worker, pair[0], rates[pair[0].name], pair[1]), pairs)
+        self.workers.each(lambda worker, pair: self._finish(worker, pair[0], chosen[pair[0].name], pair[1]), pairs)
         done = [seed for seed in self.seeds if all(self._score_path(one, seed).exists() for one in self.variants)]
         if len(done) < FEWEST_SEEDS:
             raise UserError(f"--minutes: over when {len(done)} seeds were done; the same command goes on")
@@ -122,7 +134,7 @@ class _Comparison:
             one.name: [json.loads(self._score_path(one, seed).read_text("utf-8")) for seed in done]
             for one in self.variants
         }
-        return result.write(self.out, self._facts(rates, done), scored, self.console)
+        return result.write(self.out, self._facts(chosen, done), scored, self.console)
 
     def _make(self) -> list[Variant]:
         """Build all variants without training them, if that was not done."""
@@ -148,11 +160,11 @@ class _Comparison:
     def seeds(self) -> range:
         return range(self.options.first, self.options.first + self.options.seeds)
 
-    def tune(self) -> dict[str, float]:
+    def tune(self) -> dict[str, Chosen]:
         """Choose a learning rate for each variant: all train a little with the first seed, the better half goes on."""
         path = self.out / RATES
         if path.exists():
-            return dict(json.loads(path.read_text("utf-8")))
+            return {name: Chosen(*one) for name, one in json.loads(path.read_text("utf-8")).items()}
         left = {one.name: [one.outline.rate * factor for factor in self.options.factors] for one in self.variants}
         for budget in self.budgets:
             runs = [(one, rate, budget) for one in self.variants for rate in left[one.name]]
@@ -170,40 +182,54 @@ class _Comparison:
         for name, rates in left.items():
             if self.budgets:
                 self._say(f"{name}: learning rate {rates[0]:g}")
-        chosen = {name: rates[0] for name, rates in left.items()}
+        steps = self._count_steps({name: rates[0] for name, rates in left.items()})
+        chosen = {name: Chosen(rates[0], steps[name]) for name, rates in left.items()}
         with replace_file(path) as draft:
             draft.write_text(json.dumps(chosen, indent=1), "utf-8")
         return chosen
 
+    def _count_steps(self, rates: Mapping[str, float]) -> dict[str, int]:
+        """Return the steps of each variant: those of its config, or as many as take the time of the first one."""
+        steps = {one.name: one.outline.max_steps for one in self.variants}
+        if self.options.equal == "steps":
+            return steps
+        seed = self.options.first
+        paces = {one.name: read_pace(self._folder(one, rates[one.name], seed)) for one in self.variants}
+        first = self.variants[0].name
+        return {name: max(1, round(steps[first] * paces[first] / pace)) for name, pace in paces.items()}
+
     def _try(self, worker: Worker, run: tuple[Variant, float, int]) -> float:
         """Train up to a budget, if that wasn't done, and return the best validation score until then."""
         one, rate, budget = run
-        folder = self._folder(one, rate, self.options.first)
-        seed = self.options.first
-        if max(read_scores(folder), default=0) < budget and not self._train(worker, one, rate, seed, stop=budget):
+        folder, wanted = self._folder(one, rate, self.options.first), Chosen(rate, one.outline.max_steps)
+        is_short = max(read_scores(folder), default=0) < budget
+        if is_short and not self._train(worker, one, wanted, self.options.first, stop=budget):
             return -math.inf
         return max((score for step, score in read_scores(folder).items() if step <= budget), default=-math.inf)
 
-    def _finish(self, worker: Worker, one: Variant, rate: float, seed: int) -> None:
+    def _finish(self, worker: Worker, one: Variant, chosen: Chosen, seed: int) -> None:
         path = self._score_path(one, seed)
         if path.exists():
             return
         path.parent.mkdir(exist_ok=True)
-        if not self._train(worker, one, rate, seed, score=str(path)):
-            raise UserError(f"{one.name}: with the seed {seed} and the learning rate {rate:g} its loss was not finite")
+        if not self._train(worker, one, chosen, seed, score=str(path)):
+            what = f"with the seed {seed} and the learning rate {chosen.rate:g} its loss was not finite"
+            raise UserError(f"{one.name}: {what}")
         scored = json.loads(path.read_text("utf-8"))
         self._say(f"{one.name}, seed {seed}: {scored['metric']} {scored['score']:.2f} ({scored['seconds']:.0f} s)")
 
-    def _train(self, worker: Worker, one: Variant, rate: float, seed: int, **errand: Any) -> bool:
+    def _train(self, worker: Worker, one: Variant, chosen: Chosen, seed: int, **errand: Any) -> bool:
         changes = {
             **one.changes,
             "seed": seed,
-            "training.learning_rate": rate,
-            "training.max_steps": one.outline.max_steps,
-            "training.validate_every": self.validate_every,
+            "training.learning_rate": chosen.rate,
+            "training.max_steps": chosen.steps,
+            "training.validate_every": min(self.validate_every, chosen.steps),
         }
-        folder, options = str(self._folder(one, rate, seed)), self.options
-        given = Errand(str(options.config), list(options.overrides), changes, folder, **errand)
+        folder, options = self._folder(one, chosen.rate, seed), self.options
+        if chosen.steps != one.outline.max_steps:  # not a run that was tuned for more or fewer
+            folder = folder.with_name(f"{folder.name}-{chosen.steps}")
+        given = Errand(str(options.config), list(options.overrides), changes, str(folder), **errand)
         return worker.train(given._replace(threads=options.threads, tokenizers=self.tokenizers))
 
     def _folder(self, one: Variant, rate: float, seed: int) -> Path:
@@ -212,14 +238,13 @@ class _Comparison:
     def _score_path(self, one: Variant, seed: int) -> Path:
         return self.out / "scores" / f"{one.slug}-{seed}.json"
 
-    def _facts(self, rates: dict[str, float], seeds: list[int]) -> dict[str, Any]:
-        steps = {one.name: one.outline.max_steps for one in self.variants}
+    def _facts(self, chosen: Mapping[str, Chosen], seeds: list[int]) -> dict[str, Any]:
         return {
             **self.options.plan(),
             "seeds": seeds,
-            "rates": rates,
+            "rates": {name: one.rate for name, one in chosen.items()},
             "budgets": self.budgets,
-            "steps": steps,
+            "steps": {name: one.steps for name, one in chosen.items()},
         }
 
     def _say(self, text: str) -> None:
@@ -239,3 +264,10 @@ def read_scores(folder: Path) -> dict[int, float]:
     """Return a run's validation scores by their steps; higher is better, and none is finite that was not."""
     rows = read_log(folder / "log.jsonl")
     return {row["step"]: -math.inf if row["score"] is None else row["score"] for row in rows if "score" in row}
+
+
+def read_pace(folder: Path) -> float:
+    """Return the usual seconds of a run's steps: the median of what its log has between two rows."""
+    rows = [row for row in read_log(folder / "log.jsonl") if "seconds" in row]
+    gaps = [(row["seconds"], row["step"] - earlier["step"]) for earlier, row in pairwise(rows)]
+    return statistics.median([seconds / steps for seconds, steps in gaps if steps] or [rows[-1]["seconds"]])
