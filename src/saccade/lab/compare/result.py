@@ -20,6 +20,7 @@ from saccade.lab.compare.statistics import Estimate, VariantRuns, correct, draw_
 HEADINGS = ("variant", "parameters", "rate", "minutes", "{metric}", "95%", "better by", "95%", "p")
 COSTS = 4  # of these: the name, and what it costs
 WIDEST = 1000  # columns that a table may want
+LONG_NAME = 42  # letters: two such names don't stand side by side below a picture
 Scored = Mapping[str, Sequence[Mapping[str, Any]]]  # what the worker wrote of each seed, by variant
 
 
@@ -151,7 +152,8 @@ def _range(estimate: Mapping[str, float], sign: str = "") -> str:
 
 def draw(path: Path, found: Mapping[str, Any]) -> None:
     """Draw quality by minutes of training: the mean with its interval, and each seed as a point."""
-    with open_picture(path, (6.4, 4.4)) as figure:
+    num_columns = 2 if max(len(row["name"]) for row in found["variants"]) < LONG_NAME else 1
+    with open_picture(path, (6.4, 4.0 + 0.18 * len(found["variants"]) / num_columns)) as figure:
         axes = figure.subplots()
         for number, row in enumerate(found["variants"]):
             colour, estimate = COLOURS[number % len(COLOURS)], Estimate(row["value"], row["low"], row["high"])
@@ -166,4 +168,4 @@ def draw(path: Path, found: Mapping[str, Any]) -> None:
         axes.tick_params(labelsize=8)
         axes.grid(color="#e3e6ea", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(fontsize=8, frameon=False)
+        figure.legend(loc="outside lower left", ncols=num_columns, fontsize=8, frameon=False)
