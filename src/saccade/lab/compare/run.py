@@ -52,7 +52,7 @@ class ComparisonOptions:
 
 
 class Chosen(NamedTuple):
-    """What a variant is trained with: its learning rate, and its steps."""
+    """The learning rate and the steps of a variant."""
 
     rate: float
     steps: int
