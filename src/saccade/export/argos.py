@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
@@ -101,22 +101,7 @@ def run_program(
         found = version(PROGRAM)
     except PackageNotFoundError:
         return None
-    with tempfile.TemporaryDirectory() as home:
-        places = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), home)
-        offline = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
-        command = [sys.executable, "-c", TRANSLATE, str(package), *(portable.languages or ())]
-        environment = {**os.environ, **places, **offline, "ARGOS_PACKAGES_DIR": f"{home}/packages"}
-        done = subprocess.run(
-            command,
-            input=json.dumps(sample.texts[: len(outputs)]),
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
-    if done.returncode:
-        raise RuntimeError(f"{package.name}: Argos ended with an error:\n{done.stderr}")
-    written = [_space(text) for text in json.loads(done.stdout.splitlines()[-1])]
+    written = [_space(text) for text in _ask_program(package, portable.languages or (), sample.texts[: len(outputs)])]
     sources, network = sample.sources[: len(outputs)], cast(Stepper, portable.network)
     searched = {
         "same": outputs,
@@ -130,6 +115,25 @@ def run_program(
     rows = zip(sample.texts, written, texts["same_by_its_rules"], strict=False)
     others = [dict(zip(("source", PROGRAM, "saccade"), row, strict=True)) for row in rows if row[1] != row[2]]
     return {"name": PROGRAM, "version": found, **counts, "of": len(written), "different": others}
+
+
+def _ask_program(package: Path, languages: Sequence[str], texts: list[str]) -> list[str]:
+    """Install a package into Argos in a folder that is removed afterwards, and return its translations."""
+    with tempfile.TemporaryDirectory() as home:
+        places = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), home)
+        offline = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+        done = subprocess.run(
+            [sys.executable, "-c", TRANSLATE, str(package), *languages],
+            input=json.dumps(texts),
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **places, **offline, "ARGOS_PACKAGES_DIR": f"{home}/packages"},
+        )
+    if done.returncode:
+        raise RuntimeError(f"{package.name}: Argos ended with an error:\n{done.stderr}")
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def _space(text: str) -> str:

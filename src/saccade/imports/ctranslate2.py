@@ -139,9 +139,8 @@ def _read_network(weights: Variables, both: tuple[AnyTokenizer, AnyTokenizer], f
     output_VD, width = weights.take("decoder/projection/weight"), source_VD.shape[1]
     for side, tokenizer, table_VD in zip(("source", "target"), both, (source_VD, target_VD), strict=True):
         if len(table_VD) != len(spell_vocabulary(tokenizer)):
-            raise UserError(
-                f"{find_tokenizer(folder, side)}: {tokenizer.size:,} pieces given; allowed: {len(table_VD):,}"
-            )
+            given = f"{tokenizer.size:,} pieces given"
+            raise UserError(f"{find_tokenizer(folder, side)}: {given}; allowed: {len(table_VD):,}")
     hidden = weights.take("encoder/layer_0/ffn/linear_0/weight").shape[0]
     positions, table_PD = _read_positions(weights, width)
     counts = [_count_layers(weights, side) for side in ("encoder", "decoder")]
@@ -170,8 +169,7 @@ def _read_network(weights: Variables, both: tuple[AnyTokenizer, AnyTokenizer], f
         state["positions.table"] = table_PD
     for side in ("encoder", "decoder"):
         if positions == "relative":
-            name = f"{side}/layer_0/self_attention/relative_attention_bias"
-            state[f"{side}_bias.table"] = weights.take(name)
+            state[f"{side}_bias.table"] = weights.take(f"{side}/layer_0/self_attention/relative_attention_bias")
         state |= _read_side(weights, network, side)
     network.load_state_dict(state)
     return network

@@ -15,6 +15,7 @@ from saccade.bench.html.structure import compare
 def test_whatever_a_model_writes_browsers_find_the_same() -> None:
     report = check_html(500)
     assert report.bad == []
+    assert str(report).startswith("500 fragments of seed 1 (125 as it is, 125 nh3, ")
     assert report.ways.total() == 500
     assert report.refused + report.unreadable < 25
     assert report.places["moved"] > 350

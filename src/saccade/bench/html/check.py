@@ -42,6 +42,7 @@ class HtmlReport(NamedTuple):
     What html5lib cannot read, a Chromium compares (`browsed`); where there is none, nobody does (`unreadable`).
     """
 
+    seed: int
     ways: Counter[str]
     places: dict[str, int]
     refused: int
@@ -56,9 +57,9 @@ class HtmlReport(NamedTuple):
         ways, places = (
             ", ".join(f"{count:,} {name}" for name, count in one.items()) for one in (self.ways, self.places)
         )
-        lines = [f"{self.ways.total():,} fragments ({ways}); tags {places}."]
-        browsed = f"{self.browsed:,} were compared in a Chromium"
-        lines += [f"{self.refused:,} were refused; {browsed}; {self.unreadable:,} could not be compared."]
+        lines = [f"{self.ways.total():,} fragments of seed {self.seed} ({ways}); tags {places}."]
+        browsed = f"{self.browsed:,} that html5lib can't read were compared in a Chromium"
+        lines += [f"{self.refused:,} were refused; {browsed}; {self.unreadable:,} were not compared."]
         lines += [f"{len(self.bad):,} have other elements, attributes or comments after translation."]
         lines += [f"{one.way}: {one.source!r}\n  {one.output!r}\n  {one.problem}" for one in self.bad]
         return "\n".join(lines)
@@ -84,7 +85,7 @@ def _check(count: int, seed: int, judges: Sequence[Compare], say: Callable[[int]
     run = ServedRun("chance", TASK, ChanceTranslator(), LanguagePair("en", "fr"))
     service = build([run], Settings(quiet=True, batch_wait=0)).service
     (model,) = service.models.models.values()
-    report = HtmlReport(Counter(), {}, 0, 0, 0, [])
+    report = HtmlReport(seed, Counter(), {}, 0, 0, 0, [])
     ways = itertools.cycle(sanitizers().items())
     sources = ((way, clean(html)) for html, (way, clean) in zip(fragments(count, seed), ways, strict=False))
     model.batcher.start()

@@ -249,7 +249,7 @@ def bench_attack(
 @app.command("html")
 def bench_html(
     count: Annotated[int, typer.Option(min=1, help="Number of fragments.")] = 5000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same fragments.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed makes other fragments.")] = 1,
     in_browser: Annotated[bool, typer.Option("--browser", help="Compare in a Chromium instead of html5lib.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
