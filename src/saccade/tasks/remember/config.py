@@ -137,8 +137,7 @@ class RememberTraining(base.TrainingSection):
     max_steps: OrAuto[Positive] = 5000
     growing: Share = Field(
         default=0.0,
-        description="The share of the training in which the repeats grow from the fewest to the most: who can copy "
-        "once learns the more easily to go back and copy again.",
+        description="The share of the training in which the repeats grow from the fewest to the most.",
     )
     precision: Literal["float32"] = Field(default="float32", description="Heads that are to stay sharp need it.")
     clip_norm: Annotated[float, Field(gt=0)] = 10.0
