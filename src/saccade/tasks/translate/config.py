@@ -264,7 +264,8 @@ class TranslateTraining(base.TrainingSection):
     learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
         default="auto",
         description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps), at most 0.003 (Vaswani "
-        "2017); 0.001 for a Transformer with norm: post. With from a third of it, with lora three times it.",
+        "2017); 0.001 for a Transformer with norm: post, and for summaries that are read as words. With from a third "
+        "of it, with lora three times it.",
     )
     tokens_per_batch: Annotated[
         Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],
