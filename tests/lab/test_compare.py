@@ -231,6 +231,48 @@ def test_when_time_is_up_the_table_is_of_whole_seeds(
     assert run(9)["seeds"] == [1, 2, 3, 4]
 
 
+def test_an_error_ends_one_run_and_not_the_others(
+    tmp_path: Path, here: list[worker.Errand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out, errors = config(tmp_path), tmp_path / "out", [RuntimeError("no memory is left")]
+    train = worker.train
+
+    def fail(errand: worker.Errand) -> bool:
+        if errors and "mean" in errand.folder and errand.folder.endswith("-2"):
+            raise errors[0]
+        return train(errand)
+
+    monkeypatch.setattr(worker, "train", fail)
+    said = r"1 of 6 runs ended with an error, twice; the others are done, .* the first: no memory is left"
+    with pytest.raises(RuntimeError, match=said):
+        comparisons.run(options(path, jobs=1, seeds=3), out, QUIET)
+    assert len(list((out / "scores").iterdir())) == 5
+    errors.clear()
+    here.clear()
+    assert comparisons.run(options(path, jobs=1, seeds=3), out, QUIET)["seeds"] == [1, 2, 3]
+    assert len(here) == 1
+
+
+@pytest.mark.usefixtures("quick_start")
+def test_a_process_that_ended_is_begun_again(tmp_path: Path) -> None:
+    place = processes.Worker({})
+    path = str(config(tmp_path))
+
+    def build() -> int:
+        return place.outline(path, [], {}, None).max_steps
+
+    try:
+        assert build() == 8
+        assert place.child is not None
+        place.child.kill()
+        place.child.wait()
+        with pytest.raises(RuntimeError, match="ended with exit code -9; what it said stands above"):
+            build()
+        assert build() == 8
+    finally:
+        place.close()
+
+
 def test_time_is_made_equal_by_steps(
     tmp_path: Path, here: list[worker.Errand], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -41,17 +42,19 @@ class Worker:
         self.child = self.child or _begin(self.environment)
         assert self.child.stdin is not None
         assert self.child.stdout is not None
-        self.child.stdin.write(json.dumps(given) + "\n")
-        self.child.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it ended in between
+            self.child.stdin.write(json.dumps(given) + "\n")
+            self.child.stdin.flush()
         if line := self.child.stdout.readline():
             found = json.loads(line)
             if "refused" in found:
                 raise UserError(found["refused"])
             return found["found"]
-        code = self.child.wait()
+        self.child.communicate()
+        code, self.child = self.child.returncode, None
         if code == 130:
             raise KeyboardInterrupt
-        raise RuntimeError(f"{given}: ended with exit code {code}; what it said stands above")
+        raise RuntimeError(f"a process ended with exit code {code}; what it said stands above")
 
     def close(self) -> None:
         """End the process."""
@@ -81,18 +84,36 @@ class Workers:
             self.free.put(one)
 
     def each(self, do: Callable[[Worker, A], T], given: Iterable[A]) -> list[T]:
-        """Do it for all that can be begun in time, as many at once as there are workers; the first failure ends it."""
+        """Do it for all that can be begun in time, as many at once as there are workers.
 
-        def take(one: A) -> list[T]:
+        What an error ended is tried once more when all else is done: others may have left the accelerator by then.
+        """
+        wanted, found, errors = list(given), dict[int, T](), dict[int, RuntimeError]()
+
+        def take(number: int) -> None:
             worker = self.free.get()
             try:
-                return [do(worker, one)] if time.monotonic() < self.until else []
+                if time.monotonic() < self.until:
+                    found[number] = do(worker, wanted[number])
+            except RuntimeError as error:
+                errors[number] = error
             finally:
                 self.free.put(worker)
 
+        self._side_by_side(take, range(len(wanted)))
+        again = sorted(errors)
+        errors.clear()
+        self._side_by_side(take, again)
+        if errors:
+            what = f"{len(errors)} of {len(wanted)} runs ended with an error, twice; the others are done, and the same"
+            raise RuntimeError(f"{what} command goes on; the first: {errors[min(errors)]}")
+        return [found[number] for number in sorted(found)]
+
+    def _side_by_side(self, take: Callable[[int], None], numbers: Iterable[int]) -> None:
+        """Take all of them; the first mistake of the user's, or Ctrl-C, ends it."""
         pool = ThreadPoolExecutor(len(self.all))
         try:
-            return [found for begun in pool.map(take, given) for found in begun]
+            list(pool.map(take, numbers))
         finally:
             pool.shutdown(cancel_futures=True)
 
