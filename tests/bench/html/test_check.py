@@ -39,6 +39,18 @@ def test_what_html5lib_cannot_read_a_browser_compares(chromium: str, monkeypatch
     assert (found.browsed, found.unreadable) == (0, 1)
 
 
+def test_elements_inside_of_a_menu_stay_where_older_browsers_do_not_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = ["<b>cat {0} <ins>No, {0}</ins> cat</b> not <input> black {0}", "<option><b>a {0} <i>cat</i> b</b><input>dog"]
+    usual = "<div>A <b>cat</b><select><!-- x --><option>The cat {0}</option></select> <i>dog</i></div>"
+    sources = [f"<div>A<select>{menu.format(number)}</select> dog</div>" for number in range(20) for menu in odd]
+    sources += [usual.format(number) for number in range(20)]
+    monkeypatch.setattr(check, "fragments", lambda count, seed: iter(sources))
+    monkeypatch.setattr(check, "sanitizers", lambda: {"as it is": str})
+    found = check_html(len(sources))
+    assert found.bad == []
+    assert found.places["moved"] == 20  # the usual ones
+
+
 def test_the_sanitisers_are_there_and_a_seed_is_always_the_same() -> None:
     assert len(sanitizers()) == 4  # nh3 and bleach are installed for the tests
     assert list(fragments(30, 1)) == list(fragments(30, 1)) != list(fragments(30, 2))

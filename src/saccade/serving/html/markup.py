@@ -10,7 +10,16 @@ from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.gather import gather
 from saccade.serving.html.guard import is_same_structure
 from saccade.serving.html.inline import InlineText, write
-from saccade.serving.html.tree import Element, HtmlSource, is_structure, parse, read_html, texts, write_node
+from saccade.serving.html.tree import (
+    Element,
+    HtmlSource,
+    VerbatimHtml,
+    is_structure,
+    parse,
+    read_html,
+    texts,
+    write_node,
+)
 from saccade.serving.http.turns import run_in_thread
 from saccade.serving.models import ServedModel
 from saccade.serving.service import SHORT, Service
@@ -18,6 +27,7 @@ from saccade.serving.translation import TranslatedText, text_of, translate_texts
 from saccade.serving.v1.word_links import AlignedWords
 from saccade.serving.waiting import ModelCall
 
+OPTIONS = ("option", "optgroup")
 Part = str | InlineText  # of a document: HTML that stays, or a text with inline tags
 Pair = tuple[str, str]
 Aligned = dict[Pair, AlignedWords]
@@ -178,9 +188,23 @@ def keeps_structure(html: HtmlSource, outputs: Sequence[str]) -> bool:
     """Return whether browsers find in every output what they find in the source.
 
     Misnested tags, or text between the rows of a table, are read as another tree than they spell: there the texts are
-    translated one by one where they stand.
+    translated one by one where they stand. So they are where a `select` has other elements than its options, which only
+    newer browsers read there.
     """
-    return html.is_nested and all(is_same_structure(html.source, output) for output in outputs)
+    is_read_alike = html.is_nested and not _has_rich_select(html.root)
+    return is_read_alike and all(is_same_structure(html.source, output) for output in outputs)
+
+
+def _has_rich_select(element: Element, *, is_inside: bool = False) -> bool:
+    """Tell whether a `select` has other elements than options inside; comments are none."""
+    for child in element.children:
+        if isinstance(child, Element):
+            is_found = is_inside and child.tag not in OPTIONS
+            if is_found or _has_rich_select(child, is_inside=is_inside or child.tag == "select"):
+                return True
+        elif is_inside and isinstance(child, VerbatimHtml) and not child.text.startswith("<!"):
+            return True
+    return False
 
 
 def write_in_place(html: HtmlSource, ranks: Sequence[Sequence[str]]) -> list[str]:
