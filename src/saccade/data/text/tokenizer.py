@@ -28,7 +28,7 @@ PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPACE = "▁"  # SentencePiece's sign for one
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 LANGUAGE = re.compile(r">>\S+<<")  # a token that says into what language a text is translated (Marian)
-LONGEST, PARTS = 1000, (100, 200)  # characters of a text to learn from, and of the parts of a longer one
+LONGEST, PARTS = 1000, (100, 200)  # characters of a text to learn from, and after which longer ones are cut
 SEQUENCE = 2000  # characters in the same texts one after another
 MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
 
@@ -183,9 +183,9 @@ def _split_long(text: str, chance: random.Random) -> Iterator[str]:
     """Yield a long text in parts of various lengths; they end between words, if there are any, as pieces do."""
     start = 0
     while len(text) - start > LONGEST:
-        longest = start + chance.randint(*PARTS)
-        stop = text.rfind(" ", start + 1, longest)
-        stop = longest if stop < 0 else stop
+        length = chance.randint(*PARTS)
+        stop = text.find(" ", start + length, start + LONGEST)
+        stop = start + LONGEST - length if stop < 0 else stop
         yield text[start:stop]
         start = stop
     yield text[start:]
