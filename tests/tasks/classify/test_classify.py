@@ -155,6 +155,8 @@ def test_a_blank_text_and_one_that_is_cut() -> None:
         blank, cut = replace(predictor(), max_length=2).predict(["", "The cat sat"], attention=True, key_terms=3)
     assert blank.words == []
     assert blank.key_terms == []
+    assert "cut" not in blank.plain()
+    assert cut.plain()["cut"] == "text"
     assert cut.words == ["The", "cat"]
     assert sum(cut.weights) == pytest.approx(1.0)
 

@@ -350,7 +350,9 @@ class Classifier(Predictor):
             said = f"{count:,} of {len(texts) - num_before:,} texts have more than {most}"
             warnings.warn(said, LongTextWarning, stacklevel=2)
         told = [member._tell(texts, with_weights) for member in (self, *self.others)]
-        return [self._join(same, key_terms) for same in list(zip(*told, strict=True))[num_before:]]
+        joined = (self._join(same, key_terms) for same in list(zip(*told, strict=True))[num_before:])
+        cut = encoded.is_cut[num_before:].tolist()
+        return [one._replace(is_cut=is_cut) for one, is_cut in zip(joined, cut, strict=True)]
 
     def _tell(self, texts: list[Text], with_weights: bool) -> list[TextProbabilities]:
         """Return what this model alone says of texts."""

@@ -38,6 +38,7 @@ class Prediction(NamedTuple):
     key_terms: list[KeyTerm] | None = None
     labels: list[str] | None = None
     sentences: list[SentenceWeight] | None = None
+    is_cut: bool = False  # only the beginning of the text was read
 
     @property
     def weights(self) -> list[float]:
@@ -70,7 +71,7 @@ class Prediction(NamedTuple):
             found["sentences"] = [one._asdict() for one in self.sentences]
         if self.key_terms is not None:
             found["key_terms"] = [term._asdict() for term in self.key_terms]
-        return found
+        return {**found, "cut": "text"} if self.is_cut else found
 
     def show(self, console: Console) -> None:
         """Print the words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
