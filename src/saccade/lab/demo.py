@@ -7,7 +7,9 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import final
 
+import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -18,11 +20,13 @@ from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.insight import merge_pieces
 from saccade.runs import check, train
 from saccade.runs import config as config_file
+from saccade.runs.events import TrainingEvent
 from saccade.runs.load import load_run
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.predictor import Translator
 
 STEPS = 1300
+READABLE, LOOKED = 50.0, 100  # BLEU from which on an alignment is worth a look, and sentences to choose one from
 SHORT = 72  # columns of a drawing: sentences of about six words
 SHOWN = (  # a negation, an adjective that changes its place, a question
     r" not | never | no longer ",
@@ -35,7 +39,8 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     """Write the phrasebook, train, translate the held-out part and draw; return the share translated exactly."""
     console.print(f"A small Transformer learns English to French from {sentences:,} sentences of a phrasebook.")
     write_phrasebook(out / "data", sentences=sentences, seed=seed)
-    train.train(config(out / "data", steps=steps, sentences=sentences, seed=seed), out, console)
+    made = config(out / "data", steps=steps, sentences=sentences, seed=seed)
+    train.train(made, out, console, callbacks=[FirstAlignment(out, console)])
     translator = load_run(out)
     share, right = examine(translator, out / "data", console)
     show_curves(out, console)
@@ -44,6 +49,28 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     manifest.record(out, check.PICTURE, *(f"{manifest.DATA}{path.name}" for path in (out / "data").iterdir()))
     print_next_steps(out, console)
     return share
+
+
+@final
+class FirstAlignment:
+    """A callback that draws an alignment once the model writes sentences right: nobody has to wait for the end."""
+
+    def __init__(self, out: Path, console: Console) -> None:
+        self.out, self.console, self.is_drawn = out, console, False
+
+    def __call__(self, event: TrainingEvent) -> None:
+        if self.is_drawn or event.kind != "validation" or event.figures["valid_bleu"] < READABLE:
+            return
+        with torch.random.fork_rng(devices=[]):  # the training goes on as if nobody had looked
+            translator = load_run(self.out)
+            pairs = read_pairs(self.out / "data", "valid")[:LOOKED]
+            right = [pair for pair, found in translate(translator, pairs) if found == pair.target]
+            for pair in choose_examples(right, self.console.width)[:1]:
+                done = f"After {event.step:,} of {event.max_steps:,} steps"
+                self.console.print(f"\n{done} it reads the English (across) like this:\n", highlight=False)
+                queries, keys, weight_TS = alignment(translator, pair)
+                self.console.print(heatmap.in_terminal(weight_TS, queries=queries, keys=keys, console=self.console), "")
+                self.is_drawn = True
 
 
 def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateConfig:
@@ -76,17 +103,27 @@ def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateCon
     )
 
 
+def read_pairs(data: Path, part: str) -> list[Pair]:
+    """Read a part of the phrasebook: train, valid or test."""
+    return list(Corpus(str(data / f"{part}.en"), str(data / f"{part}.fr")).pairs())
+
+
+def translate(translator: Translator, pairs: Sequence[Pair]) -> list[tuple[Pair, str]]:
+    """Return the pairs, each with the translation of its source."""
+    outputs = translator.predict([pair.source for pair in pairs], width=1)
+    return [(pair, found.text) for pair, found in zip(pairs, outputs, strict=True)]
+
+
 def examine(translator: Translator, data: Path, console: Console) -> tuple[float, list[Pair]]:
     """Translate the held-out sentences; return the share translated exactly, and those pairs."""
-    pairs = list(Corpus(str(data / "test.en"), str(data / "test.fr")).pairs())
-    outputs = translator.predict([pair.source for pair in pairs], width=1)
-    right = [pair for pair, found in zip(pairs, outputs, strict=True) if found.text == pair.target]
-    share = len(right) / len(pairs)
-    console.print(f"\n{share:.1%} of {len(pairs):,} held-out sentences are translated exactly, to the last letter.")
-    for pair, found in [both for both in zip(pairs, outputs, strict=True) if both[1].text != both[0].target][:1]:
-        console.print(
-            f"A wrong one: {pair.source}\n  it wrote:  {found.text}\n  right is:  {pair.target}", highlight=False
-        )
+    translated = translate(translator, read_pairs(data, "test"))
+    right = [pair for pair, found in translated if found == pair.target]
+    share = len(right) / len(translated)
+    console.print(
+        f"\n{share:.1%} of {len(translated):,} held-out sentences are translated exactly, to the last letter."
+    )
+    for pair, found in [both for both in translated if both[1] != both[0].target][:1]:
+        console.print(f"A wrong one: {pair.source}\n  it wrote:  {found}\n  right is:  {pair.target}", highlight=False)
     return share, right
 
 
