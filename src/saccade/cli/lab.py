@@ -46,7 +46,7 @@ def _command(experiment: Experiment) -> Callable[..., None]:
     def command(
         seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = experiment.seeds,
         first: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 1,
-        full: Annotated[bool, typer.Option("--full", help="The full size: on a CPU too, for much time.")] = False,
+        full: Annotated[bool, typer.Option("--full", help="The full size, which takes much longer.")] = False,
         out: Annotated[Path | None, typer.Option(help="The folder for the result.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     ) -> None:

@@ -6,15 +6,18 @@ import json
 import os
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import distributed
 
 import forked
 from saccade.runs.process import train_command
 from saccade.training.distributed import sharded_files
+from saccade.training.distributed.team import name_meeting
 
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
@@ -125,3 +128,17 @@ def test_a_step_has_batches_for_everybody(tmp_path: Path) -> None:
     assert done.stderr.count(wanted) == 1  # the first says it
     assert "DistBackendError" not in done.stderr
     assert "Connection closed" not in done.stderr
+
+
+def test_processes_meet_again_whatever_a_restart_has_left_in_the_store() -> None:
+    """There are old questions and answers then, and each machine counts restarts for itself."""
+    store, size = distributed.HashStore(), 3  # type: ignore[attr-defined]
+
+    def meet() -> set[str]:
+        with ThreadPoolExecutor(size) as pool:
+            return set(pool.map(lambda rank: name_meeting(store, rank, size), reversed(range(size))))
+
+    names = [meet() for _ in range(3)]
+    assert [len(found) for found in names] == [1, 1, 1]
+    assert len(set.union(*names)) == 3
+    assert name_meeting(store, 0, 1)

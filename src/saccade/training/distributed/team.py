@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,6 +116,27 @@ def join_team() -> Iterator[Team]:
 def _meet(backends: str) -> None:
     """Find the other processes through torchrun's store, which still has the addresses of those before a restart."""
     store, rank, size = next(distributed.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = distributed.PrefixStore(f"attempt{attempt}", store)  # type: ignore[attr-defined]
+    own = distributed.PrefixStore(name_meeting(store, rank, size), store)  # type: ignore[attr-defined]
     distributed.init_process_group(backends, store=own, rank=rank, world_size=size, timeout=PATIENCE)
+
+
+def name_meeting(store: Any, rank: int, size: int) -> str:
+    """Agree with the other processes on a name that no meeting before had, whatever the store has kept of these.
+
+    The first process makes it up. Each of the others asks for it under a new name of its own, and says when it knows;
+    until then whatever is asked is answered, also what those before a restart have asked.
+    """
+    own = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"asked by {rank}", own)
+        name = str(store.get(f"answer to {own}").decode())
+        store.set(f"{name} known by {rank}", "")
+        return name
+    asking = set(range(1, size))
+    while asking:
+        for other in sorted(asking):
+            if store.check([f"asked by {other}"]):
+                store.set(f"answer to {store.get(f'asked by {other}').decode()}", own)
+        asking = {other for other in asking if not store.check([f"{own} known by {other}"])}
+        time.sleep(0.02)
+    return own
