@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -186,3 +187,25 @@ def test_a_cluster_is_joined_and_a_new_one_is_small(
     assert here["include_dashboard"] is False
     assert (far["address"], named["address"]) == ("ray://head:10001", None)  # which Ray finds by itself
     assert "include_dashboard" not in {*far, *named}
+
+
+@pytest.mark.usefixtures("ray")
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [({}, None), ({"RAY_AUTH_TOKEN": "secret"}, "token"), ({"RAY_AUTH_MODE": "disabled"}, "disabled")],
+)
+def test_a_cluster_that_asks_for_a_token_gets_it(
+    given: dict[str, str], mode: str | None, shards: list[Shard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that what a call sets is taken back
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    run(shards[:1])
+    assert os.environ.get("RAY_AUTH_MODE") == mode
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("secret", encoding="utf-8")
+    run(shards[:1])
+    assert os.environ["RAY_AUTH_MODE"] == (mode or "token")

@@ -6,6 +6,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from saccade.bulk.shards import Shard
@@ -21,6 +22,8 @@ def run_on_ray(
 ) -> Iterator[WrittenShard]:
     """Do the work on a Ray cluster, or on a Ray of this machine; shards may end in any order."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers
+    if _has_token():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does by itself: who joins must show it
     try:
         ray: Any = import_module("ray")
         lost = import_module("ray.exceptions").RayActorError
@@ -73,6 +76,12 @@ class _Actor:
             return error
         except OSError as error:
             return OSError(error.errno, error.strerror, error.filename)
+
+
+def _has_token() -> bool:
+    """Return True if there is a token that a cluster may ask for."""
+    kept = os.environ.get("RAY_AUTH_TOKEN_PATH", Path.home() / ".ray" / "auth_token")
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).is_file()
 
 
 def _join(ray: Any, address: str | None) -> None:
