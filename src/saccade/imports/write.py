@@ -47,14 +47,10 @@ PROOF = "proof.json"
 LIBRARIES = ("transformers", "sentencepiece", "safetensors")
 KINDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 LONGEST = 24  # pieces of a drawn text
-FEW = 8  # pairs that are read in double precision, too
 
 
 class InsideBounds(NamedTuple):
-    """Bounds on the differences of all logits, and of the weights of all heads.
-
-    Where rounding takes the folder's own engine further from its numbers in double precision, twice as far is allowed.
-    """
+    """Bounds on the differences of all logits, and of the weights of all heads."""
 
     logits: float = 1e-5
     attention: float = 1e-6
@@ -188,34 +184,11 @@ def _compare_inside(
         }
         for name, (one, other) in found.items():
             worst[name] = max_difference([worst[name], float((one - other).abs().max())], [0.0, 0.0])
-    say("comparing logits and weights with double precision")
-    rounding = _measure_rounding(engine, sample)
     engine.model.set_attn_implementation("sdpa")
-    bounds = InsideBounds(*(max(bound, 2 * error) for bound, error in zip(bounds, rounding, strict=True)))
-    proof.found["rounding"] = rounding._asdict()
     proof.found["logits"] = {"largest_difference": worst.pop("logits"), "bound": bounds.logits}
     proof.found["weights"] = {"largest_difference": worst, "bound": bounds.attention}
     _check(proof, "logits", [proof.found["logits"]["largest_difference"]], bounds.logits)
     _check(proof, "attention weights", [*worst.values()], bounds.attention)
-
-
-def _measure_rounding(engine: HuggingFaceEngine, sample: Sample) -> InsideBounds:
-    """Return how far single precision takes the folder's own engine from double precision, on a few pairs."""
-
-    def read() -> list[list[Tensor]]:
-        pairs = zip(sample.sources[:FEW], sample.targets[:FEW], strict=True)
-        found = [engine.read([source], [target], output_attentions=True) for source, target in pairs]
-        return [[one.logits, *(weights for name in KINDS.values() for weights in one[name])] for one in found]
-
-    single = read()
-    engine.model.double()
-    double = read()
-    engine.model.float()
-    errors = [
-        [float((one - other).abs().max()) for one, other in zip(*both, strict=True)]
-        for both in zip(single, double, strict=True)
-    ]
-    return InsideBounds(max(logits for logits, *_ in errors), max(max(weights) for _, *weights in errors))
 
 
 def _check(proof: Proof, what: str, found: Sequence[float], bound: float) -> None:
